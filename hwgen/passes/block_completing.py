@@ -517,8 +517,7 @@ class _Block(TilingWriter):
             own = self.inside(block)
             summed = [n for n in outer if not parts[n].isdisjoint(reduction)]
             before = [*(n for n in own if n not in spatial), *summed, *own[-1:]]
-            if before:
-                s.decompose_reduction(block, before[0])
+            s.decompose_reduction(block, *before[:1])
         return spatial
 
     def _store(self, tensor: str, last: ScopStatement, spatial: Sequence[str]) -> None:

@@ -235,7 +235,7 @@ class CallDraws:
     def _decompose_reduction(self) -> Calls:
         stage = self.stage(reduces=True)
         chain = self.chain(stage) if self.site(stage) else ()
-        yield Call("decompose_reduction", (stage, self.draws(chain) if chain else self.loop()))
+        yield Call("decompose_reduction", (stage, self.draws(chain)) if chain else (stage,))
 
     def _rfactor(self) -> Calls:
         stage = self.stage(reduces=True)

@@ -61,9 +61,9 @@ class TreeDraws(CallDraws):
         state = self.schedule.state
         for site in state.sites:
             if state.stage[site.block.stage].reduces and site.block.part == "whole":
-                for loop in self.draws.shuffled(site.names):
+                for before in (*((n,) for n in self.draws.shuffled(site.names)), ()):
                     if self.schedule.state.site[site.block.name].block.part == "whole":
-                        yield Call("decompose_reduction", (site.block.stage, loop))
+                        yield Call("decompose_reduction", (site.block.stage, *before))
 
     def called(self) -> Calls:
         """Calls of every block that has none."""

@@ -225,6 +225,11 @@ def test_rare_features_are_drawn(feature: str, seeds: tuple[int, ...]) -> None:
     assert any(feature in outcome.features for outcome in found)
 
 
+def test_a_sum_of_single_elements_begins() -> None:
+    """Of one contribution each, in tiles of one element: no loop is its own."""
+    assert check(draw_of(60139)).verdict == "equal"
+
+
 def test_variants_keep_the_features_of_their_chip() -> None:
     """Runs of calls, stationary operands and state of a chip, and loops that are not its own."""
     base = cast(Spec, read_document(ROOT / "tests" / "specs" / "row_array.yaml").data)

@@ -171,10 +171,11 @@ class Primitives(History):
         return name
 
     @primitive
-    def decompose_reduction(self, stage: str, loop: str) -> str:
-        """The initialisation of a reduction as a block of its own, just before a loop."""
+    def decompose_reduction(self, stage: str, loop: str = "") -> str:
+        """The initialisation of a reduction as a block of its own, just before a loop; without one,
+        right before its contributions."""
         state, name = reductions.decompose_reduction(self.state, stage, loop)
-        self._commit(state, "decompose_reduction", (stage, loop), {}, (name,))
+        self._commit(state, "decompose_reduction", (stage, loop) if loop else (stage,), {}, (name,))
         return name
 
     @primitive

@@ -145,9 +145,9 @@ class StageView:
         """As `Schedule.compute_root`."""
         self.schedule.compute_root(self.tensor)
 
-    def decompose_reduction(self, loop: str) -> str:
+    def decompose_reduction(self, loop: str = "") -> str:
         """As `Schedule.decompose_reduction`."""
-        return self.schedule.decompose_reduction(self.tensor, self.loop(loop))
+        return self.schedule.decompose_reduction(self.tensor, self.loop(loop) if loop else "")
 
     def decompose_padding(self) -> str:
         """As `Schedule.decompose_padding`."""

@@ -127,8 +127,8 @@ class TilingWriter(LoadWriter):
         spatial = [tiles[x.key] for x in self.tiling.loops[:count] if x.key in tiles]
         self.reduction = [tiles[x.key] for x in self.tiling.loops[count:] if x.key in tiles]
         self.reorder([*spatial, *self.reduction, *inside])
-        if self.plan.of(last, "init") and (self.reduction or inside):
-            s.decompose_reduction(tensor, [*self.reduction, *inside][0])
+        if self.plan.of(last, "init"):
+            s.decompose_reduction(tensor, *[*self.reduction, *inside][:1])
         for statement in self._beside():
             self._share(statement, {n: x for n, x in tiles.items() if x in spatial})
         return spatial
@@ -322,8 +322,8 @@ class TilingWriter(LoadWriter):
         loops = [*order, *blocks, *lanes]
         self.reorder(loops)
         self.lanes[tensor] = lanes
-        if loops and self.plan.of(statement, "init"):
-            self.schedule.decompose_reduction(tensor, loops[0])
+        if self.plan.of(statement, "init"):
+            self.schedule.decompose_reduction(tensor, *loops[:1])
         return order
 
     # Inputs

@@ -401,7 +401,7 @@ class _Search:
         self.found += distinct.values()
         cuts = ("larger tiles around few that registers hold, and in few sizes",)
         self.result += SearchResult((), points=points, evaluated=points, matches=0, cuts=cuts)
-        return bool(best)
+        return points > 0
 
     def _candidate(
         self, shape: Shape, found: Estimate, i: int, bound: float = 0.0, moved: float = 0.0

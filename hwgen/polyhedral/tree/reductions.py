@@ -8,9 +8,9 @@ from hwgen.polyhedral.tree.build import unique
 from hwgen.polyhedral.tree.edit import (
     find_loop,
     find_stage,
+    inserted,
     main_site,
     refuse,
-    replace_loop,
 )
 from hwgen.polyhedral.tree.loop_tree import (
     Block,
@@ -68,30 +68,30 @@ def _reduction_site(state: LoopTree, tensor: str, what: str) -> tuple[Stage, Sit
     return stage, site
 
 
-def decompose_reduction(state: LoopTree, tensor: str, loop: str) -> tuple[LoopTree, str]:
-    """The initialisation becomes a block of its own, just before a loop.
+def decompose_reduction(state: LoopTree, tensor: str, loop: str = "") -> tuple[LoopTree, str]:
+    """The initialisation becomes a block of its own, just before a loop, or without one before the
+    contributions themselves, inside all of their loops.
 
     Raises:
         HwgenError: H413, H414.
     """
     _, site = _reduction_site(state, tensor, "decomposed")
-    find_loop(state, loop)
-    if loop not in site.names:
+    if loop and loop not in site.names:
+        find_loop(state, loop)
         raise refuse(
             f"{loop} is not around {tensor}",
             loop,
             ", ".join(site.names),
             "a loop of the reduction",
         )
-    depth = site.names.index(loop)
+    depth = site.names.index(loop) if loop else len(site.loops)
     node = initialisation(state, site, depth)
 
     def changed(block: Block) -> Block:
         return replace(block, part="update") if block.stage == tensor else block
 
-    updated = replace(state, root=map_blocks(state.root, changed))
-    root = replace_loop(updated.root, loop, lambda x: (node, x))
-    return replace(updated, root=root), f"{tensor}_init"
+    root = inserted(map_blocks(state.root, changed), site, depth, (node,))
+    return replace(state, root=root), f"{tensor}_init"
 
 
 def initialisation(state: LoopTree, site: Site, depth: int, *, alike: bool = False) -> Node:

@@ -297,6 +297,13 @@ CASES: dict[str, list[tuple[Workload, str, str, str, str]]] = {
             "H411",
             "one contribution is added twice: t[c_i=0, i=1, k=0] and t[c_i=1, i=0, k=0]",
         ),
+        (
+            ROWSUM,
+            "cpu",
+            "s.decompose_reduction('b')",
+            "H411",
+            "an initialisation comes after a contribution: b_init[i=0, k=1] and b[i=0, k=0]",
+        ),
     ],
     "set_address": [
         (CHAIN, "cpu", "s.set_address('b', -64)", "H413", "byte -64"),

@@ -7,7 +7,7 @@ import pytest
 from hwgen import HwgenError
 from hwgen.polyhedral.schedule.script import Edit, write
 from tests.golden.test_primitives import CASES
-from tests.unit.tree.toy import CHAIN, GROUP, MATMUL, ROWSUM, start
+from tests.unit.tree.toy import CHAIN, GROUP, MATMUL, ROWSUM, make, start
 
 SCRIPT = """\
 i_o, j_o, i_i, j_i = s.tile('i', 'j', 16, 32)
@@ -163,3 +163,17 @@ def test_the_nearest_name_is_offered() -> None:
         start(ROWSUM).replay("s.splitt('i', factor=2)")
     with pytest.raises(HwgenError, match="i was split into i_o and i_i"):
         start(ROWSUM).replay("s.split('i', factor=2)\ns.unroll('i')")
+
+
+def test_a_sum_of_one_contribution_begins_right_before_it() -> None:
+    """No loop of it is left to stand before, where its elements are those of other loops."""
+    tensors = {"a": "float32[8]", "b": "float32[8]", "c": "float32[8]"}
+    sums = {"do": "b[i] += a[i] * a[7 - i]", "loops": {"i": 8}}
+    folded = make("folded", tensors, [sums, "c[i] = b[i] + 1.0"])
+    s = start(folded, "cpu")
+    s.compute_at("b", "c_i")
+    assert s.decompose_reduction("b") == "b_init"
+    text = str(s)
+    assert text.index("b[c_i] = 0.0") < text.index("b[c_i] +=") < text.index("c[c_i] =")
+    again = start(folded, "cpu").replay(s.trace())
+    assert str(again) == text
