@@ -19,10 +19,12 @@ from hwgen.errors import HwgenError
 from hwgen.model.bank_cycles import Touched, served_cycles, shared_banks
 from hwgen.model.compiled import have_compiler
 from hwgen.passes.compiled import Compiled
+from hwgen.passes.phase import DEFAULTS, SearchOptions
 from hwgen.passes.scripting import compile_script
 from hwgen.passes.trees import TreeCompilation
 from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.polyhedral.search.search import Candidate
+from hwgen.polyhedral.search.tiling import Tiling
 from hwgen.report.html import page
 from hwgen.report.simulation import simulation_text
 from hwgen.report.trace_events import trace
@@ -54,10 +56,12 @@ def statements(tensors: dict[str, str], *compute: str) -> Workload:
 
 
 @cache
-def searched(m: int = 256, n: int = 256, banks: int = 16) -> Compilation:
+def searched(
+    m: int = 256, n: int = 256, banks: int = 16, options: SearchOptions = DEFAULTS
+) -> Compilation:
     """The kernel that the search finds."""
     shapes = {"a": f"{m}, {n}", "b": f"{n}, {m}", "y": f"{m}, {n}"}
-    return compile_kernel(statements(shapes, TRANSPOSED), chip(BANKS=banks), options=QUICK)
+    return compile_kernel(statements(shapes, TRANSPOSED), chip(BANKS=banks), options=options)
 
 
 def dense(kernel: Compiled) -> TreeCompilation:
@@ -71,11 +75,17 @@ def compiled(kernel: Compiled, script: str) -> TreeCompilation:
     return compile_script(kernel.workload, kernel.hardware, script)
 
 
+def two_slots(tiling: Tiling, m: int, n: int) -> Tiling:
+    """Other tiles, two slots of each."""
+    slots = tuple((name, 2) for name, _ in tiling.slots)
+    return replace(tiling, tiles=(("m", m), ("n", n)), slots=slots)
+
+
 def squares(size: int) -> TreeCompilation:
     """Square tiles, padded as is best for them; no load runs ahead of its tile, so that a call has
     the banks for itself."""
     found = searched()
-    tiling = replace(found.tiling, tiles=(("m", size), ("n", size)))
+    tiling = two_slots(found.tiling, size, size)
     made = compile_kernel(found.workload, found.hardware, Candidate(tiling, 0.0))
     lines = [line for line in made.script.splitlines() if "s.shift" not in line]
     return compiled(made, "\n".join(lines))
@@ -174,7 +184,7 @@ def test_padding_that_does_not_fit_is_an_error_of_capacity() -> None:
 def test_a_full_memory_leaves_no_room_for_padding() -> None:
     """Tiles of 16 x 85 leave 32 entries, and a padded one takes 84 more in each of two slots."""
     found = searched()
-    tiling = replace(found.tiling, tiles=(("m", 16), ("n", 85)))
+    tiling = two_slots(found.tiling, 16, 85)
     entries = [tiling.slot[s] * tiling.entries(s) for s in ("a_local", "b_local", "y_local")]
     assert sum(entries) == 8192 - 32
     kernel = compile_kernel(found.workload, found.hardware, Candidate(tiling, 0.0))
@@ -193,7 +203,7 @@ def test_other_numbers_of_banks(banks: int) -> None:
 
 @pytest.mark.parametrize("sizes", list(product((1, 7, 17, 255), repeat=2)), ids=str)
 def test_odd_shapes(sizes: tuple[int, int]) -> None:
-    kernel = searched(*sizes)
+    kernel = searched(*sizes, options=QUICK)
     examine(kernel, draw_inputs(kernel.workload, sum(sizes)))
     if have_compiler() and 17 in sizes:
         examine(kernel, draw_inputs(kernel.workload, 1), "c")

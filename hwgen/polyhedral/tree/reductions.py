@@ -58,12 +58,13 @@ def _reduction_site(state: LoopTree, tensor: str, what: str) -> tuple[Stage, Sit
             "name the stage of a reduction",
         )
     site = main_site(state, tensor)
-    if site.block.part != "whole" or site.block.tensorized is not None:
+    apart = site.block.part != "whole"
+    if apart or site.block.tensorized is not None:
         raise refuse(
             f"{tensor} cannot be {what}",
-            "its initialisation is already apart" if site.block.part != "whole" else "tensorized",
+            f"its initialisation is already apart, {tensor}_init" if apart else "tensorized",
             "a reduction that still initialises itself",
-            f"{what} it first",
+            f"before {'decompose_reduction' if apart else 'tensorize'}, or leave it out",
         )
     return stage, site
 
