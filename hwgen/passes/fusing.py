@@ -390,8 +390,10 @@ class _Search:
                     if extents[longest] > TILE:
                         found.append((prod(extents.values()), stage.tensor, longest))
         found.sort(key=lambda x: -x[0])
-        for count in range(1, len(found) + 1):
-            yield tuple((s, n) for _, s, n in found[:count])
+        # Two operands of a sum may be tiled along the same loop.
+        tiles = (*dict.fromkeys((s, n) for _, s, n in found),)
+        for count in range(1, len(tiles) + 1):
+            yield tiles[:count]
 
 
 def _with_room(schedule: Schedule, slots: int) -> TreeCompilation | None:

@@ -161,6 +161,10 @@ def _varied(path: Path | None, number: int, tally: TreeTally) -> None:
             failure = Failure(Case(data, (), number), "compiling", crash_text(error))
             tally.failures.append((number, failure))
         return
+    except Exception as error:  # So is any crash of the compiler.
+        failure = Failure(Case(data, (), number), "crash", crash_text(error))
+        tally.failures.append((number, failure))
+        return
     assert isinstance(made, Compilation | TreeCompilation)
     for n in range(TREES):
         _checked(made.schedule, data, hardware, number, n, tally)

@@ -38,6 +38,7 @@ def no_nodes(*_: object) -> tuple[()]:
         ("", 700074, 1),
         ("", 1400103, 1),
         ("", 1410022, 1),
+        ("", 1505067, 1),
     ],
 )
 def test_variants_are_right_or_refused_for_a_known_reason(chip: str, seed: int, draws: int) -> None:
@@ -64,13 +65,19 @@ def test_what_is_missing_is_found_and_reduced(
     assert "drawn by: hwgen verify --schedules 8 --seed" in out
 
 
-def test_a_compiler_that_fails_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [(HwgenError("H717", "a defect"), "compiling"), (ValueError("a defect"), "crash")],
+)
+def test_a_compiler_that_fails_is_found(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, kind: str
+) -> None:
     def failing(*_: object) -> None:
-        raise HwgenError("H717", "a defect")
+        raise error
 
     monkeypatch.setattr(tree_campaign_module, "compile_case", failing)
     (number, failure), *_ = tree_campaign(CHIPS / "npu_shared_buffer.yaml", TREES, 0).failures
-    assert (number, failure.kind) == (0, "compiling")
+    assert (number, failure.kind) == (0, kind)
     assert "a defect" in failure.message
 
 
