@@ -221,7 +221,7 @@ class LoadWriter:
 
     def _version(self, storage: Storage) -> str:
         """The tensor that a storage holds: of several that one name stands for in turn, that which
-        its readers read."""
+        its readers read, or where an earlier phase has brought it for them."""
         workload, state = self.schedule.workload, self.schedule.state
         pairs = zip(workload.statements, stage_of(workload, state), strict=True)
         versions = {storage.tensor, *(n for x, n in pairs if x.target.tensor == storage.tensor)}
@@ -229,7 +229,21 @@ class LoadWriter:
         stages = [self.stage(x) for x in self.plan.statements if x.name in takers]
         reading = [state.stage[self.moved.get(n, n)] for n in stages]
         read = {r.tensor for stage in reading for r in stage.reads_in("whole")}
-        return min(versions & read, default=storage.tensor)
+        brought = sorted(n for n in read if not versions.isdisjoint(self._copied(n)))
+        return min(versions & read, default=next(iter(brought), storage.tensor))
+
+    def _copied(self, tensor: str) -> list[str]:
+        """What a tensor is a copy of that primitives made, step by step."""
+        stage = self.schedule.state.stage
+        own = {*stage_of(self.schedule.workload, self.schedule.state)}
+        found: list[str] = []
+        while tensor in stage and tensor not in own:
+            value = stage[tensor].value
+            if not isinstance(value, Access):
+                break
+            tensor = value.tensor
+            found.append(tensor)
+        return found
 
     def _readers(
         self, storage: Storage, source: str, results: Mapping[str, str]
