@@ -78,7 +78,7 @@ taken; of a phase among others."""
 ALIKE = 1e-6
 """Estimated energies that differ by less are equal: they are sums of floats."""
 
-THRIFTY = 8
+THRIFTY = 12
 """Candidates that load less than the cheapest and are simulated too, evenly over all of them: of
 what waits for loads, the estimate knows least."""
 
@@ -270,7 +270,7 @@ class _Tried(Generic[K]):
         self._build = build
         self._watch = watch
         self._cuts = cuts
-        self._seen: set[str] = set()
+        self._seen: dict[str, K | None] = {}
         self.best = best
         self.built: list[tuple[Candidate, K]] = []
         self._estimated: set[object] = set()
@@ -334,15 +334,15 @@ class _Tried(Generic[K]):
         return self._watch.expired
 
     def add(self, candidate: Candidate, gain: float = 1.0) -> K | None:
-        """Simulate a schedule unless it was already; None where the hardware does not allow it.
+        """Simulate a schedule, once; None where the hardware does not allow it.
 
         It becomes the best where it is better than that, and takes fewer than `gain` times its
         cycles where these decide.
         """
         text = f"{candidate.tiling.match}\n{candidate.tiling}"
         if text in self._seen:
-            return None
-        self._seen.add(text)
+            return self._seen[text]
+        self._seen[text] = None
         if (known := self._no_room(candidate)) is not None:
             self.refused.append(known)
             return None
@@ -359,6 +359,7 @@ class _Tried(Generic[K]):
                 self._no_trees[str(candidate.tiling.match)] += 1
             return None
         self._trees.add(str(candidate.tiling.match))
+        self._seen[text] = kernel
         self.built.append((candidate, kernel))
         if candidate.bound:
             self._estimated.add(_estimated(candidate))

@@ -40,6 +40,17 @@ class Estimate(NamedTuple):
     unseen: NDArray[np.float64]
 
 
+class _Parts(NamedTuple):
+    """A load in parts: depths inside and outside of the loops that it stays for, the loops of its
+    parts, cycles of those in one iteration of these, and in how many that is for each tile."""
+
+    inside: int
+    outside: int
+    loops: frozenset[str]
+    each: Cycles
+    tiles: Counts
+
+
 def estimate(shape: Shape) -> Estimate:
     """What the points of a shape are estimated to take."""
     match, hardware = shape.match, shape.hardware
@@ -84,9 +95,9 @@ class _Levels:
         self.issued: dict[tuple[str, int], tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
         # What begins sums on another unit: cycles and instructions in one tile.
         self.begun: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
-        # Loads in parts: depths inside and outside of the loops that they stay for, cycles of those
-        # in one iteration of these, and in how many that is for each tile.
-        self.in_parts: list[tuple[int, int, NDArray[np.float64], NDArray[np.int64]]] = []
+        self.in_parts: list[_Parts] = []
+        # By depth: cycles of one part of each load in parts, which the first calls wait for.
+        self.first = [np.zeros(1) for _ in range(depths)]
         # The same: unit, depths of a part and outside, its cycles and instructions, how many there
         # are, and in how many tiles.
         self.parts: list[tuple[str, int, int, Cycles, Cycles, Counts, Counts]] = []
@@ -232,8 +243,19 @@ class _Levels:
         inside = len(shape.passes(storage))
         inner = shape.trips(around.parts.intersection(shape.loops[inside:depth]))
         tiles = times // inner
-        self.in_parts.append((inside, outside, each * inner, tiles))
+        self.in_parts.append(_Parts(inside, outside, around.parts, each * inner, tiles))
+        self.first[depth] = self.first[depth] + each
         self.parts.append((o.intrinsic.unit, depth, outside, each, issued, times, tiles))
+
+    def _beside(self, parts: _Parts) -> Cycles:
+        """What other loads in parts take in the first pass of a load's, for each of its tiles."""
+        shape = self.shape
+        total = np.zeros(1)
+        for other in self.in_parts:
+            if other.outside > parts.outside:
+                between = parts.loops.intersection(shape.loops[parts.outside : other.outside])
+                total = total + other.each * other.tiles * shape.trips(between)
+        return total / parts.tiles
 
     def _work(self, o: Operation, depth: int) -> Work:
         """What an operation inside `depth` loops takes, whatever their order."""
@@ -439,12 +461,13 @@ class _Levels:
             iteration = iteration + self.waiting[depth]
             hosting = self.hosting[depth] + (count if depth < len(shape.loops) else 1) * hosting
             iteration = np.maximum(iteration, hosting)
-            ramp = ramp + np.minimum(self.overlapped[depth], busy)
-            for inside, outside, each, times in self.in_parts:
-                if inside == depth:
+            ramp = ramp + np.minimum(self.overlapped[depth] + self.first[depth], busy)
+            for parts in self.in_parts:
+                if parts.inside == depth:
                     # Beside what else is loaded in the first pass of those loops.
-                    more = np.maximum(0, each + loading - iteration) * times
-                    longer[outside] = longer[outside] + more
+                    each = parts.each + self._beside(parts) + loading
+                    more = np.maximum(0, each - iteration) * parts.tiles
+                    longer[parts.outside] = longer[parts.outside] + more
             ahead = np.where(self.overlapped[depth] > 0, 2 * iteration, ahead)
             if depth in self.stored:
                 stored, written, serial = self.stored[depth]

@@ -137,7 +137,7 @@ class Shape:
         order: loops that nothing stands between, in whatever order, and those around parts."""
         placement = tuple(sorted(self.placement.items()))
         if not self.hardware.pipelined:
-            return self.loops, placement
+            return self.loops, placement, self.parts
         cuts = sorted({0, self.spatial, *self.placement.values(), len(self.loops)})
         groups = tuple(frozenset(self.loops[a:b]) for a, b in pairwise(cuts))
         parts = tuple((n, self.around(n), self.passes(n)) for n in sorted(self.parts))

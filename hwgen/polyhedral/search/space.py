@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hwgen.polyhedral.caches import through_caches
 from hwgen.polyhedral.match.matching import Match
 from hwgen.polyhedral.search.estimate_shape import Grid, Storages, storage_entries
 from hwgen.polyhedral.search.resident import fitting
@@ -38,7 +39,7 @@ MAX_SHAPES = 1 << 10
 MAX_POINTS = 1 << 17
 """Combinations of tile sizes of one match; of more, fewer sizes of a loop are considered."""
 
-FIRST_LOOK = 1 << 17
+FIRST_LOOK = 1 << 19
 """Points of a large space that are costed to see which orders and placements are good."""
 
 LEAST_OPTIONS = 3
@@ -120,6 +121,12 @@ class Space:
         return loop in self.reduction and self.match.count[loop] <= SHORT_REDUCTION and single
 
     @cached_property
+    def cut(self) -> frozenset[str]:
+        """Loops that have several tiles in some points."""
+        blocks = self.match.count
+        return frozenset(n for n in (*self.spatial, *self.reduction) if self.sizes(n) != [blocks[n]])
+
+    @cached_property
     def tiles(self) -> int:
         """Combinations of tile sizes, before any is found not to fit."""
         return math.prod(len(self.sizes(n)) for n in (*self.spatial, *self.reduction))
@@ -172,7 +179,7 @@ class Space:
                     result[storage.name] = (*self._collecting(storage.name, loops, spatial),)
                 continue
             deepest = len(loops) if inside else spatial
-            moving = self.match.moving(storage.name)
+            moving = self.match.moving(storage.name).intersection(self.cut)
             depths = [0] + [p + 1 for p in range(deepest) if loops[p] in moving]
             if deepest == spatial and self.restriction.ends and len(depths) > 2:
                 depths = [depths[0], depths[-1]]
@@ -204,14 +211,13 @@ class Space:
     def placements(
         self, loops: tuple[str, ...], spatial: int
     ) -> Iterator[tuple[dict[str, int], Storages]]:
-        """Every choice of depths; and where calls come in the program's order, so that a large load
-        at once keeps others waiting, each with a storage whose tiles come in parts that stay, and
-        with all of them."""
+        """Every choice of depths; each also with a storage whose tiles come in parts that stay, and
+        with all of them, where no cache does the same."""
         options = self.depths(loops, spatial)
         for chosen in product(*options.values()):
             placement = dict(zip(options, chosen, strict=True))
             yield placement, frozenset()
-            if self.hardware.pipelined:
+            if not through_caches(self.hardware):
                 found = [
                     n
                     for n, depth in placement.items()
@@ -224,7 +230,7 @@ class Space:
     def _in_parts(self, storage: str, around: tuple[str, ...]) -> bool:
         """Whether a loop around a load moves it inside of one that does not."""
         moving = self.match.moving(storage)
-        moved = [n in moving for n in around]
+        moved = [n in moving for n in around if n in self.cut]
         return False in moved and moved[-1]
 
     def _in_order(self, grid: Grid, loop: str) -> NDArray[np.bool_]:
