@@ -83,6 +83,11 @@ THRIFTY = 12
 what waits for loads, the estimate knows least."""
 
 
+SECOND = 4
+"""How many are simulated, those estimated to be fastest first, of candidates that would have been
+as good as those had estimates been hardly different."""
+
+
 class Ranked(Measured, Protocol):
     """A kernel to be ranked: `unseen` cycles of caches come to those of its timing."""
 
@@ -117,7 +122,7 @@ def choose(
     """
     cuts = list(found.cuts)
     if not alone:
-        found = replace(found, thrifty=(), parted=())
+        found = replace(found, thrifty=(), second=(), parted=())
     tie = TIE if alone else TIE_OF_PHASES
     refused = [] if refused is None else refused
     tried = _Tried(hardware, build, best, watch, cuts, tie, objective, refused)
@@ -192,7 +197,7 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
         tried.refine(*start)
     if through_caches(tried.hardware):
         return  # What is loaded less is in the estimate.
-    _save(tried, found.thrifty)
+    _save(tried, found.thrifty, found.second)
     for candidate, kernel in sorted(tried.built, key=lambda item: tried.measure(item[1]))[:KEPT]:
         if tried.measure(kernel)[0] > tried.tie * tried.measure(tried.best)[0]:
             break
@@ -228,24 +233,32 @@ def _estimated(candidate: Candidate) -> object:
     return str(candidate.tiling.match), candidate.cycles, candidate.beats
 
 
-def _save(tried: _Tried[K], thrifty: Sequence[Candidate]) -> None:
+def _save(
+    tried: _Tried[K], thrifty: Sequence[Candidate], second: Sequence[Candidate]
+) -> None:
     """Simulate some of the candidates that load less than the cheapest, then those in between
-    where the first is that takes as few cycles as the best."""
+    where the first is that takes as few cycles as the best; and of the `second` ones those that
+    load less than that."""
 
     def good(kernel: K | None) -> bool:
         assert tried.best is not None
         return kernel is not None and kernel.cycles <= tried.tie * tried.best.cycles
 
-    def add(n: int) -> K | None:
-        return None if tried.foretold(thrifty[n], tried.tie) else tried.add(thrifty[n])
+    def add(candidate: Candidate) -> K | None:
+        return None if tried.foretold(candidate, tried.tie) else tried.add(candidate)
 
     every = max(1, -(-len(thrifty) // THRIFTY))
-    made = {n: add(n) for n in range(0, len(thrifty), every) if not tried.ended()}
+    made = {n: add(thrifty[n]) for n in range(0, len(thrifty), every) if not tried.ended()}
     high = next((n for n, kernel in made.items() if good(kernel)), 0)
     low = max(0, high - every + 1)
     while low < high and not tried.ended():
         middle = (low + high) // 2
-        low, high = (low, middle) if good(add(middle)) else (middle + 1, high)
+        low, high = (low, middle) if good(add(thrifty[middle])) else (middle + 1, high)
+    known = [c.beats for c, kernel in tried.built if good(kernel)]
+    less = [c for c in second if c.beats < min(known, default=0.0)]
+    for candidate in less[-SECOND:]:
+        if tried.ended() or good(add(candidate)):
+            return
 
 
 class _Tried(Generic[K]):

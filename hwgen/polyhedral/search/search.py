@@ -46,6 +46,9 @@ NEAR, THRIFTY = 1.04, 64
 """Estimated cycles over the least, by this factor at most, of candidates that are kept because they
 load little, and how many of them for one order of loops."""
 
+ALMOST = 1.001
+"""Estimated cycles over those of candidates that load no more, by which one may be better still."""
+
 PARTED = 4
 """Candidates kept and simulated whose tiles come in parts."""
 
@@ -101,8 +104,8 @@ class Candidate:
 @dataclass(frozen=True, slots=True)
 class SearchResult:
     """The best candidates, cheapest first, and how the space was covered. `thrifty`: candidates
-    that are hardly slower than the cheapest and load less, those that load least first; `parted`:
-    the cheapest of those with tiles that come in parts, which no others have.
+    that are hardly slower than the cheapest and load less, those that load least first; `second`:
+    the same without these, as estimates are hardly off; `parted`: the cheapest of those with tiles that come in parts, which no others have.
 
     Every one of `points` is exactly one of: `evaluated` in closed form; `too_large`, its smallest
     buffers exceed a memory; `too_slow`, its work alone takes longer than the best known;
@@ -113,6 +116,7 @@ class SearchResult:
 
     candidates: tuple[Candidate, ...]
     thrifty: tuple[Candidate, ...] = ()
+    second: tuple[Candidate, ...] = ()
     parted: tuple[Candidate, ...] = ()
     points: int = 0
     evaluated: int = 0
@@ -283,10 +287,13 @@ def search(
         raise nothing_fits(hardware, matches, fixed or {}, workload)
     cheapest = _cheapest(state.found, keep)
     near = [c for c in state.near if c.cycles <= NEAR * cheapest[0].cycles]
+    thrifty = [*_front(c for c in near if c.beats < cheapest[0].beats)]
+    same = {(c.cycles, c.beats) for c in thrifty}
     return replace(
         state.result,
         candidates=tuple(cheapest),
-        thrifty=tuple(_front(c for c in near if c.beats < cheapest[0].beats)),
+        thrifty=tuple(thrifty),
+        second=tuple(_front(c for c in near if (c.cycles, c.beats) not in same)),
         parted=tuple(_cheapest(state.parted, PARTED)),
         matches=len(matches),
     )
@@ -502,7 +509,7 @@ class _Search:
         near = np.flatnonzero(cycles <= NEAR * self.least)
         near = near[np.lexsort((cycles[near], beats[near]))]
         before = np.minimum.accumulate(np.concatenate(([np.inf], cycles[near])))[:-1]
-        return near[cycles[near] < before][-THRIFTY:]
+        return near[cycles[near] < ALMOST * before][-THRIFTY:]
 
 
 def _cuts(whole: Space, space: Space) -> list[str]:
