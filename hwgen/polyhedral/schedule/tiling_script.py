@@ -421,7 +421,8 @@ class TilingWriter(LoadWriter):
                 for n, o in loads.items()
             )
             single = self.tiling.slot[storage] == 1 or self.tiling.kept(storage)
-            if not (beside and around and around == tiles[:depth]) or single:
+            inside = bool(around) and depth < len(tiles) and around == tiles[:depth]
+            if not (beside and inside) or single:
                 continue
             name, inner = self.caches[storage], tiles[depth]
             count = s.state.loop[inner].extent

@@ -233,9 +233,7 @@ def _estimated(candidate: Candidate) -> object:
     return str(candidate.tiling.match), candidate.cycles, candidate.beats
 
 
-def _save(
-    tried: _Tried[K], thrifty: Sequence[Candidate], second: Sequence[Candidate]
-) -> None:
+def _save(tried: _Tried[K], thrifty: Sequence[Candidate], second: Sequence[Candidate]) -> None:
     """Simulate some of the candidates that load less than the cheapest, then those in between
     where the first is that takes as few cycles as the best; and of the `second` ones those that
     load less than that."""

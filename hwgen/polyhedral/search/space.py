@@ -124,7 +124,9 @@ class Space:
     def cut(self) -> frozenset[str]:
         """Loops that have several tiles in some points."""
         blocks = self.match.count
-        return frozenset(n for n in (*self.spatial, *self.reduction) if self.sizes(n) != [blocks[n]])
+        return frozenset(
+            n for n in (*self.spatial, *self.reduction) if self.sizes(n) != [blocks[n]]
+        )
 
     @cached_property
     def tiles(self) -> int:
