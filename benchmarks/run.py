@@ -15,6 +15,7 @@ from pathlib import Path
 from time import perf_counter
 
 from processor import gflops, product
+from traffic import traffic
 from whole import simulate_timing
 
 from hwgen.errors import HwgenError
@@ -275,6 +276,7 @@ def processor() -> str:
 
 SECTIONS: tuple[Callable[[], str], ...] = (
     cycles,
+    traffic,
     generation,
     steady_state,
     simulation,

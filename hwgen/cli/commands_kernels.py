@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Optional
@@ -22,6 +23,7 @@ from hwgen.cli.options import (
     SearchSecondsOption,
     SeedOption,
     SetOption,
+    SlackOption,
     SpecOption,
     SweepOption,
     TraceOption,
@@ -61,6 +63,17 @@ class Data(str, Enum):
     SMALL = "small"
 
 
+def _search(
+    seconds: float | None, objective: ObjectiveName, slack: float | None, *, cached: bool
+) -> Search:
+    """What the options of a command say about searches; `slack` in per cent."""
+    if slack is not None and objective is not ObjectiveName.CYCLES:
+        said = f"it is of cycles, and the objective is {objective.value}"
+        raise typer.BadParameter(said, param_hint="'--slack'")
+    part = None if slack is None else slack / 100
+    return Search(seconds, cached, objective=objective.value, slack=part)
+
+
 @commands.command(
     epilog=epilog(
         "generate --spec CHIP --workload gemm -o out",
@@ -69,6 +82,7 @@ class Data(str, Enum):
         "generate --spec CHIP --workload gemm --stage emit > gemm.c",
         "generate --spec CHIP --workload conv2d --search-seconds 5 --no-cache",
         "generate --spec CHIP --workload gemm --objective traffic",
+        "generate --spec CHIP --workload gemm --slack 3",
         "generate --spec CHIP --workload gemm --report gemm.html --trace gemm.json",
         "generate --spec CHIP --workload gemm --stage script > gemm.py",
         "generate --spec CHIP --workload gemm --script gemm.py --no-auto",
@@ -133,6 +147,7 @@ def generate(
     script: ScriptOption = None,
     no_auto: NoAutoOption = False,
     objective: ObjectiveOption = ObjectiveName.CYCLES,
+    slack: SlackOption = None,
     search_seconds: SearchSecondsOption = None,
     no_cache: CacheOption = False,
     plot: Annotated[
@@ -176,18 +191,18 @@ def generate(
     if weights and (target is not TargetName.FIRMWARE or len(workloads or []) != 1):
         said = "they are compiled into the firmware of one workload"
         raise typer.BadParameter(said, param_hint="'--weights'")
+    search = _search(search_seconds, objective, slack, cached=not no_cache)
     with guarded("generate" if as_json else ""):
         if swept:
             from hwgen.cli.sweep import sweep
 
-            quiet = Search(search_seconds, not no_cache, bar=False, objective=objective.value)
+            quiet = replace(search, bar=False)
             asked_for = (spec, workloads or [], settings or [], dtypes or [])
             sweep(*asked_for, quiet, plot, as_json=as_json)
             return
         from hwgen.cli import generate as body
         from hwgen.cli.scripts import Script
 
-        search = Search(search_seconds, cached=not no_cache, objective=objective.value)
         pictures = Pictures(report, trace)
         asked = Script(script, auto=not no_auto)
         made_for = Target(target is TargetName.FIRMWARE, tuple(weights or ()))
@@ -258,6 +273,7 @@ def simulate(
     script: ScriptOption = None,
     no_auto: NoAutoOption = False,
     objective: ObjectiveOption = ObjectiveName.CYCLES,
+    slack: SlackOption = None,
     search_seconds: SearchSecondsOption = None,
     no_cache: CacheOption = False,
     as_json: JsonOption = False,
@@ -270,6 +286,7 @@ def simulate(
     wanted = one(workload)
     if schedule and (script is not None or no_auto):
         raise typer.BadParameter("a script has one schedule", param_hint="'--schedule'")
+    search = _search(search_seconds, objective, slack, cached=not no_cache)
     with guarded("simulate" if as_json else ""):
         from hwgen.cli import simulate as body
         from hwgen.cli.scripts import Script
@@ -285,7 +302,7 @@ def simulate(
             data=data.value,
             schedule=schedule,
             engine=engine.value,
-            search=Search(search_seconds, cached=not no_cache, objective=objective.value),
+            search=search,
             pictures=Pictures(report, trace),
             script=Script(script, auto=not no_auto),
             as_json=as_json,

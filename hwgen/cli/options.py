@@ -122,6 +122,10 @@ SearchSecondsOption = Annotated[
 ]
 
 
+MOST_SLACK = 4.0
+"""Per cent; with more, `--objective traffic` is what is wanted."""
+
+
 class ObjectiveName(str, Enum):
     """What `--objective` takes."""
 
@@ -136,6 +140,17 @@ ObjectiveOption = Annotated[
         "--objective",
         help="What the search looks for: the fewest cycles, off-chip bytes, or picojoules, which "
         "takes a chip whose file has energies.",
+    ),
+]
+SlackOption = Annotated[
+    Optional[float],  # noqa: UP045
+    typer.Option(
+        "--slack",
+        min=0.0,
+        max=MOST_SLACK,
+        metavar="PERCENT",
+        help="Of kernels at most so much slower than the fastest, take the one that moves the "
+        "fewest off-chip bytes; half a per cent where it is left out.",
     ),
 ]
 CacheOption = Annotated[

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Search:
     """What a command line says about searches; `seconds`: their time limit (none); `bar`: whether
-    each shows one, on a terminal."""
+    each shows one, on a terminal; `slack`: a part of the cycles (that of `SearchOptions`)."""
 
     seconds: float | None = None
     cached: bool = True
     bar: bool = True
     objective: Objective = "cycles"
+    slack: float | None = None
 
 
 @contextmanager
@@ -40,4 +41,5 @@ def searching(name: str, search: Search) -> Generator[SearchOptions, None, None]
             progress=Bar(name, stack) if search.bar and sys.stderr.isatty() else None,
             cache=ScheduleCache(folder) if folder is not None else None,
             objective=search.objective,
+            slack=search.slack,
         )

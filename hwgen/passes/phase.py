@@ -49,8 +49,9 @@ class SearchOptions:
     """`seconds`: when to end a search with what it has (never); `work`: the same, counted;
     `progress`: told of its steps; `cache`: where results are kept (nowhere); `slots`: of a buffer,
     at most (of a kernel with fewer, or of less work, nothing is kept); `objective`: what of two
-    kernels makes one the better; `spills`: whether what phases leave for each other may leave the
-    chip."""
+    kernels makes one the better; `slack`: by which part of its cycles one may be slower than the
+    fastest that moves fewer bytes (half a per cent, of a phase 0.2); `spills`: whether what phases
+    leave for each other may leave the chip."""
 
     seconds: float | None = None
     work: int = WORK
@@ -58,6 +59,7 @@ class SearchOptions:
     cache: ScheduleCache | None = None
     slots: int = SLOTS
     objective: Objective = "cycles"
+    slack: float | None = None
     spills: bool = True
 
     def measure(self, kernel: Measured) -> Measure:
@@ -98,7 +100,7 @@ def compile_phase(
     usual = options.slots == SLOTS and options.work == WORK
     if options.cache is None or sharing != NOTHING_SHARED or not usual:
         return _search(*parts, groups, options, sharing)[0]
-    key = options.cache.key(workload, hardware, options.objective)
+    key = options.cache.key(workload, hardware, options.objective, options.slack)
     matches: list[list[Match]] = []
     known = options.cache.read(key)
     if known is not None:
@@ -260,7 +262,7 @@ def _search(
                 alone = sharing == NOTHING_SHARED
                 kernel, found = choose(
                     hardware, found, simulated, limit, rival,
-                    alone=alone, objective=options.objective, refused=why,
+                    alone=alone, objective=options.objective, slack=options.slack, refused=why,
                 )  # fmt: skip
             except HwgenError as error:
                 if error.code not in LIMITS:

@@ -100,8 +100,19 @@ def test_kept_tiles_are_ordered_and_right(chip: str) -> None:
     assert tried >= 2
 
 
-@pytest.mark.parametrize(("slower", "taken"), [(TIE - 0.0005, 10), (TIE + 0.0005, 900)])
-def test_of_equally_fast_schedules_the_thriftiest(slower: float, taken: int) -> None:
+@pytest.mark.parametrize(
+    ("slower", "slack", "taken"),
+    [
+        (TIE - 0.0005, None, 10),
+        (TIE + 0.0005, None, 900),
+        (1.0295, 0.03, 10),
+        (1.0305, 0.03, 900),
+        (TIE - 0.0005, 0.0, 900),
+    ],
+)
+def test_of_equally_fast_schedules_the_thriftiest(
+    slower: float, slack: float | None, taken: int
+) -> None:
     _, found, hardware = searched("hw_specs/vta.yaml")
     first, second = found.candidates[:2]
 
@@ -110,7 +121,7 @@ def test_of_equally_fast_schedules_the_thriftiest(slower: float, taken: int) -> 
             return Made(100_000, 900)
         return Made(round(100_000 * slower), 10) if candidate is second else Made(200_000, 1)
 
-    best, _ = choose(hardware, found, build, Watch())
+    best, _ = choose(hardware, found, build, Watch(), slack=slack)
     assert best.offchip_bytes == taken
 
 

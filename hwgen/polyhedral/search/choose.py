@@ -107,12 +107,14 @@ def choose(
     *,
     alone: bool = True,
     objective: Objective = "cycles",
+    slack: float | None = None,
     refused: list[HwgenError] | None = None,
 ) -> tuple[K, SearchResult]:
     """The best when simulated: of `best`, the cheapest candidates and what lies beside them. By
     cycles, it is of what takes as long as the fastest what moves fewest bytes. `alone`: not a
-    phase, whose coarser tiles may be as fast by themselves, and delay those of others; `refused`:
-    is told why candidates cannot be built.
+    phase, whose coarser tiles may be as fast by themselves, and delay those of others; `slack`: the
+    part of its cycles by which a kernel with less traffic may be slower, in place of the usual one;
+    `refused`: is told why candidates cannot be built.
 
     Where polyhedral computations take too long, the best until then.
 
@@ -123,7 +125,8 @@ def choose(
     cuts = list(found.cuts)
     if not alone:
         found = replace(found, thrifty=(), second=(), parted=())
-    tie = TIE if alone else TIE_OF_PHASES
+    usual = TIE if alone else TIE_OF_PHASES
+    tie = usual if slack is None else 1 + slack
     refused = [] if refused is None else refused
     tried = _Tried(hardware, build, best, watch, cuts, tie, objective, refused)
     try:
@@ -236,7 +239,7 @@ def _estimated(candidate: Candidate) -> object:
 def _save(tried: _Tried[K], thrifty: Sequence[Candidate], second: Sequence[Candidate]) -> None:
     """Simulate some of the candidates that load less than the cheapest, then those in between
     where the first is that takes as few cycles as the best; and of the `second` ones those that
-    load less than that."""
+    load less than that, or are faster where that is slow for what it loads."""
 
     def good(kernel: K | None) -> bool:
         assert tried.best is not None
@@ -252,8 +255,11 @@ def _save(tried: _Tried[K], thrifty: Sequence[Candidate], second: Sequence[Candi
     while low < high and not tried.ended():
         middle = (low + high) // 2
         low, high = (low, middle) if good(add(thrifty[middle])) else (middle + 1, high)
-    known = [c.beats for c, kernel in tried.built if good(kernel)]
-    less = [c for c in second if c.beats < min(known, default=0.0)]
+    known = [(c.beats, tried.cycles(kernel)) for c, kernel in tried.built if good(kernel)]
+    least, cycles = min(known, default=(0.0, 0.0))
+    assert tried.best is not None
+    slow = cycles > TIE * tried.cycles(tried.best)
+    less = [c for c in second if c.beats < least or (c.beats == least and slow)]
     for candidate in less[-SECOND:]:
         if tried.ended() or good(add(candidate)):
             return

@@ -26,7 +26,6 @@ from hwgen.polyhedral.search.levels import has_levels, levels
 from hwgen.polyhedral.search.objective import Objective
 from hwgen.polyhedral.search.space import (
     LAST_RESORT,
-    WHOLE_SPACE,
     Placed,
     Space,
     active_depth,
@@ -52,9 +51,9 @@ ALMOST = 1.001
 PARTED = 4
 """Candidates kept and simulated whose tiles come in parts."""
 
-PROMISING = 32
-"""Orders and placements of a large space that are costed at all of its tile sizes: the best of all
-at few of these."""
+LOOKED_AT, PROMISING = 1 << 20, 32
+"""Points of a space above which not all are costed, and how many of its orders and placements then
+are at all tile sizes: the best of all at few of these."""
 
 WIDTH = 100
 """Columns of the result's text."""
@@ -105,7 +104,8 @@ class Candidate:
 class SearchResult:
     """The best candidates, cheapest first, and how the space was covered. `thrifty`: candidates
     that are hardly slower than the cheapest and load less, those that load least first; `second`:
-    the same without these, as estimates are hardly off; `parted`: the cheapest of those with tiles that come in parts, which no others have.
+    the same without these; `parted`: the cheapest of those with tiles that come in parts, which no
+    others have.
 
     Every one of `points` is exactly one of: `evaluated` in closed form; `too_large`, its smallest
     buffers exceed a memory; `too_slow`, its work alone takes longer than the best known;
@@ -352,7 +352,7 @@ class _Search:
         self.watch.expect(shapes)
         evaluated, visited, looked = 0, 0, 0
         cuts = _cuts(whole, space)
-        if size * shapes > WHOLE_SPACE and shapes > PROMISING and self._possible(space, grid):
+        if size * shapes > LOOKED_AT and shapes > PROMISING and self._possible(space, grid):
             promising, each = self._promising(space, every)
             looked = each * (shapes - len(promising))
             self.watch.spend(each * shapes)
@@ -515,7 +515,8 @@ class _Search:
 def _cuts(whole: Space, space: Space) -> list[str]:
     """What a space leaves out of the whole one, in words."""
     cuts: list[str] = []
-    if space.shapes < whole.shapes:
+    every = replace(space, restriction=replace(space.restriction, ends=False))
+    if space.restriction.ends and space.shapes < every.shapes:
         cuts.append("some loads only outermost or innermost")
     names = (*space.spatial, *space.reduction)
     short = [n for n in names if len(space.sizes(n)) == 1 < len(whole.sizes(n))]

@@ -39,7 +39,7 @@ MAX_SHAPES = 1 << 10
 MAX_POINTS = 1 << 17
 """Combinations of tile sizes of one match; of more, fewer sizes of a loop are considered."""
 
-FIRST_LOOK = 1 << 19
+FIRST_LOOK = 1 << 18
 """Points of a large space that are costed to see which orders and placements are good."""
 
 LEAST_OPTIONS = 3

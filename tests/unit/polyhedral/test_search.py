@@ -175,6 +175,7 @@ def test_a_large_space_is_restricted_and_a_small_one_whole() -> None:
 def test_a_space_of_many_loops_is_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hwgen.polyhedral.search.space.MAX_SHAPES", 100)
     monkeypatch.setattr("hwgen.polyhedral.search.space.MAX_POINTS", 1000)
+    monkeypatch.setattr("hwgen.polyhedral.search.space.WHOLE_SPACE", 1000)
     (first, *_) = matches("conv2d_requant")
     large = Space(chip(), first, RESTRICTIONS[-1])
     assert large.choices > 100
@@ -190,11 +191,12 @@ def test_a_space_of_many_loops_is_made_smaller(monkeypatch: pytest.MonkeyPatch) 
 def test_orders_that_are_good_at_few_tile_sizes_hold_the_best(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("hwgen.polyhedral.search.space.FIRST_LOOK", 1 << 16)
     for name in ("gemm_requant", "conv2d_requant"):
         found = matches(name)[:1]
-        monkeypatch.setattr("hwgen.polyhedral.search.search.WHOLE_SPACE", 1 << 40)
+        monkeypatch.setattr("hwgen.polyhedral.search.search.LOOKED_AT", 1 << 40)
         every = search(chip(), found)
-        monkeypatch.setattr("hwgen.polyhedral.search.search.WHOLE_SPACE", 0)
+        monkeypatch.setattr("hwgen.polyhedral.search.search.LOOKED_AT", 0)
         some = search(chip(), found)
         assert some.candidates[0].cycles == every.candidates[0].cycles
     assert some.evaluated < every.evaluated / 2
