@@ -49,9 +49,15 @@ def chip(name: str) -> HardwareSpec:
 
 
 @cache
-def compiled(spec: str, workload: str, objective: Objective, *sizes: tuple[str, int]) -> Compiled:
+def compiled(
+    spec: str,
+    workload: str,
+    objective: Objective,
+    *sizes: tuple[str, int],
+    slack: float | None = None,
+) -> Compiled:
     loaded = hwgen.load_workload(ROOT / "workloads" / f"{workload}.yaml", dict(sizes))
-    return compile_workload(loaded, chip(spec), SearchOptions(objective=objective))
+    return compile_workload(loaded, chip(spec), SearchOptions(objective=objective, slack=slack))
 
 
 def gemm(m: int, n: int, k: int) -> tuple[tuple[str, int], ...]:
@@ -135,7 +141,16 @@ def test_large_products_move_what_was_proven_to_be_the_least(
 ) -> None:
     made = compiled("vta", "gemm", "traffic", *sizes)
     assert made.offchip_bytes <= LEAST[sizes]
-    assert compiled("vta", "gemm", "cycles", *sizes).cycles <= made.cycles
+    assert compiled("vta", "gemm", "cycles", *sizes, slack=0.0).cycles <= made.cycles
+
+
+@pytest.mark.parametrize("sizes", LEAST)
+def test_a_little_slack_moves_what_was_proven_to_be_the_least(
+    sizes: tuple[tuple[str, int], ...],
+) -> None:
+    fastest, thrifty = (compiled("vta", "gemm", "cycles", *sizes, slack=s) for s in (0.0, 0.01))
+    assert thrifty.offchip_bytes == LEAST[sizes]
+    assert fastest.cycles <= thrifty.cycles <= 1.01 * fastest.cycles
 
 
 def test_energy_is_not_traffic() -> None:
