@@ -41,14 +41,24 @@ class Estimate(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """A load in parts: depths inside and outside of the loops that it stays for, the loops of its
-    parts, cycles of those in one iteration of these, and in how many that is for each tile."""
+    """A load in parts, which come in the first pass of the loops that do not move them: `depth` of
+    a part, `inside` and `outside` of those loops; the loops that move parts; a part's cycles and
+    instructions; the number of parts, and in how many iterations inside."""
 
+    unit: str
+    depth: int
     inside: int
     outside: int
     loops: frozenset[str]
-    each: Cycles
+    part: Cycles
+    issued: Cycles
+    number: Counts
     tiles: Counts
+
+    @property
+    def each(self) -> Cycles:
+        """Cycles in one iteration inside."""
+        return self.part * (self.number // self.tiles)
 
 
 def estimate(shape: Shape) -> Estimate:
@@ -95,12 +105,7 @@ class _Levels:
         self.issued: dict[tuple[str, int], tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
         # What begins sums on another unit: cycles and instructions in one tile.
         self.begun: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
-        self.in_parts: list[_Parts] = []
-        # By depth: cycles of one part of each load in parts, which the first calls wait for.
-        self.first = [np.zeros(1) for _ in range(depths)]
-        # The same: unit, depths of a part and outside, its cycles and instructions, how many there
-        # are, and in how many tiles.
-        self.parts: list[tuple[str, int, int, Cycles, Cycles, Counts, Counts]] = []
+        self.parts: list[_Parts] = []
         # By unit and depth: what moves or finishes tiles while the anchor's unit works on others.
         self.moving: dict[str, dict[int, Cycles]] = {}
         # What of it is left when the anchor's unit is done.
@@ -242,16 +247,16 @@ class _Levels:
         depth = shape.placement[storage]
         inside = len(shape.passes(storage))
         inner = shape.trips(around.parts.intersection(shape.loops[inside:depth]))
-        tiles = times // inner
-        self.in_parts.append(_Parts(inside, outside, around.parts, each * inner, tiles))
-        self.first[depth] = self.first[depth] + each
-        self.parts.append((o.intrinsic.unit, depth, outside, each, issued, times, tiles))
+        unit, moving = o.intrinsic.unit, around.parts
+        self.parts.append(
+            _Parts(unit, depth, inside, outside, moving, each, issued, times, times // inner)
+        )
 
     def _beside(self, parts: _Parts) -> Cycles:
         """What other loads in parts take in the first pass of a load's, for each of its tiles."""
         shape = self.shape
         total = np.zeros(1)
-        for other in self.in_parts:
+        for other in self.parts:
             if other.outside > parts.outside:
                 between = parts.loops.intersection(shape.loops[parts.outside : other.outside])
                 total = total + other.each * other.tiles * shape.trips(between)
@@ -323,11 +328,12 @@ class _Levels:
 
     def _add_beside_others(self) -> None:
         """For what else is loaded in the same iteration the host waits longer than for a part."""
-        for unit, depth, outside, each, issued, times, _ in self.parts:
-            others = self._issued_from(unit, depth)
-            alone = self._blocked(unit, each, issued) + self._blocked(unit, *others)
-            both = self._blocked(unit, each + others[0], issued + others[1])
-            self.blocked[outside] = self.blocked[outside] + np.maximum(0, both - alone) * times
+        for x in self.parts:
+            others = self._issued_from(x.unit, x.depth)
+            alone = self._blocked(x.unit, x.part, x.issued) + self._blocked(x.unit, *others)
+            both = self._blocked(x.unit, x.part + others[0], x.issued + others[1])
+            more = np.maximum(0, both - alone) * x.number
+            self.blocked[x.outside] = self.blocked[x.outside] + more
 
     def _add_begun(self, unit: str) -> None:
         """The host waits for room in the queue of what begins the next sums, and of the loads that
@@ -348,10 +354,10 @@ class _Levels:
 
         always = blocked(cycles, calls)
         self.blocked[shape.spatial] = self.blocked[shape.spatial] + always
-        for mine, _, outside, each, issued, _, tiles in self.parts:
-            if mine == unit:
-                more = blocked(cycles + each, calls + issued) - always
-                self.blocked[outside] = self.blocked[outside] + more * tiles
+        for x in self.parts:
+            if x.unit == unit:
+                more = blocked(cycles + x.part, calls + x.issued) - always
+                self.blocked[x.outside] = self.blocked[x.outside] + more * x.tiles
 
     def _issuing(
         self, o: Operation, iterations: NDArray[np.float64], rows: NDArray[np.float64]
@@ -461,8 +467,10 @@ class _Levels:
             iteration = iteration + self.waiting[depth]
             hosting = self.hosting[depth] + (count if depth < len(shape.loops) else 1) * hosting
             iteration = np.maximum(iteration, hosting)
-            ramp = ramp + np.minimum(self.overlapped[depth] + self.first[depth], busy)
-            for parts in self.in_parts:
+            # The first calls wait for what comes with them.
+            first = sum((x.part for x in self.parts if x.depth == depth), self.overlapped[depth])
+            ramp = ramp + np.minimum(first, busy)
+            for parts in self.parts:
                 if parts.inside == depth:
                     # Beside what else is loaded in the first pass of those loops.
                     each = parts.each + self._beside(parts) + loading
