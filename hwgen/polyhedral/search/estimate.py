@@ -32,12 +32,13 @@ decides between equals alone, and is no property of a machine."""
 class Estimate(NamedTuple):
     """Of a shape's points: cycles, infinite where the buffers do not fit; slots of each storage;
     beats on the bus of everything that is loaded; of the cycles, those of caches, which no
-    simulation sees."""
+    simulation sees; where micro-operations likely exceed their memory."""
 
     cycles: NDArray[np.float64]
     slots: dict[str, NDArray[np.int64]]
     beats: NDArray[np.float64]
     unseen: NDArray[np.float64]
+    crowded: NDArray[np.bool_]
 
 
 class _Parts(NamedTuple):
@@ -68,14 +69,15 @@ def estimate(shape: Shape) -> Estimate:
     entries = {s.name: shape.entries(s.name) for s in match.selection.storages}
     slots, fits = slots_of(shape, entries)
     if not fits.any():
-        return Estimate(np.full(size, np.inf), slots, np.zeros(size), np.zeros(size))
+        nothing = np.zeros(size)
+        return Estimate(np.full(size, np.inf), slots, nothing, nothing, nothing > 0)
     levels = _Levels(shape, slots, entries)
     seen = np.where(fits, levels.cycles(), np.inf)
     possible = np.where(np.isfinite(seen), seen, 0)
     unseen = with_caches(shape, possible) - possible if through_caches(hardware) else np.zeros(1)
     cycles = seen + unseen
     beats, unseen = (np.broadcast_to(x, cycles.shape) for x in (levels.bus, unseen))
-    return Estimate(cycles, slots, beats, unseen)
+    return Estimate(cycles, slots, beats, unseen, np.broadcast_to(levels.crowded, cycles.shape))
 
 
 class _Levels:
@@ -138,6 +140,7 @@ class _Levels:
         for unit in self.begun:
             self._add_begun(unit)
         self.infeasible = np.zeros(1, dtype=np.bool_)
+        self.crowded = np.zeros(1, dtype=np.bool_)
         self._add_micro_kernels(slots)
 
     def _add(self, o: Operation, slots: dict[str, NDArray[np.int64]]) -> None:
@@ -409,6 +412,7 @@ class _Levels:
     def _add_micro_kernels(self, slots: dict[str, NDArray[np.int64]]) -> None:
         """Loading a micro-kernel costs once per combination of base addresses."""
         shape, match = self.shape, self.shape.match
+        stored: dict[int, Cycles] = {}
         for o in match.selection.operations:
             micro = o.intrinsic.micro_kernel
             if micro is None:
@@ -429,8 +433,20 @@ class _Levels:
             for p in range(inner, depth):
                 variants = variants * shape.trips(frozenset((shape.loops[p],)))
             self.infeasible = self.infeasible | (variants > micro.max_variants)
+            most = micro.capacity_operations
+            stored[most] = stored.get(most, np.zeros(1)) + variants * self._sequence(o, depth)
             bus = shape.hardware.bus[micro.bus]
             self.anchored[0] = self.anchored[0] + variants * (bus.read.latency_cycles + 8)
+        for most, operations in stored.items():
+            self.crowded = self.crowded | (operations > most)
+
+    def _sequence(self, o: Operation, depth: int) -> Cycles:
+        """Micro-operations of one call: what its tile has in no hardware loop, where each of these
+        is one of the tile's longest. Some may be two of them together."""
+        tile = self.shape.extents(depth)
+        extents = np.stack(np.broadcast_arrays(np.ones(1), *(tile[n] for n in o.loops)))
+        loops = sum(not x.software for x in o.intrinsic.loops)
+        return np.sort(extents, axis=0)[: max(1, len(extents) - loops)].prod(axis=0)
 
     def cycles(self) -> NDArray[np.float64]:
         """Modelled cycles, infinite where the hardware's limits are exceeded."""

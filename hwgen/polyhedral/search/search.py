@@ -105,7 +105,7 @@ class SearchResult:
     """The best candidates, cheapest first, and how the space was covered. `thrifty`: candidates
     that are hardly slower than the cheapest and load less, those that load least first; `second`:
     the same without these; `parted`: the cheapest of those with tiles that come in parts, which no
-    others have.
+    others have, where they are cheaper than these.
 
     Every one of `points` is exactly one of: `evaluated` in closed form; `too_large`, its smallest
     buffers exceed a memory; `too_slow`, its work alone takes longer than the best known;
@@ -294,7 +294,7 @@ def search(
         candidates=tuple(cheapest),
         thrifty=tuple(thrifty),
         second=tuple(_front(c for c in near if (c.cycles, c.beats) not in same)),
-        parted=tuple(_cheapest(state.parted, PARTED)),
+        parted=tuple(c for c in _cheapest(state.parted, PARTED) if c.rank < cheapest[0].rank),
         matches=len(matches),
     )
 
@@ -476,8 +476,9 @@ class _Search:
             if self.objective != "cycles":
                 moved = moved_cost(shape, self.objective)
             moved = np.broadcast_to(moved, cycles.shape)
-            best = self._parted(cycles, moved) if placed.parts else self._best(cycles, moved)
-            near = self._near(cycles, beats) if self.objective == "cycles" else best[:0]
+            likely = np.where(made.crowded, np.inf, cycles)
+            best = self._parted(likely, moved) if placed.parts else self._best(cycles, moved)
+            near = self._near(likely, beats) if self.objective == "cycles" else best[:0]
             points = {
                 i: self._candidate(shape, made, i, float(floor[i]), float(moved[i]))
                 for i in map(int, (*best, *near))

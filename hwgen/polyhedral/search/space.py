@@ -129,6 +129,14 @@ class Space:
         )
 
     @cached_property
+    def read(self) -> frozenset[str]:
+        """Storages that only loads write and that the accumulation reads."""
+        operations = self.match.selection.operations
+        inner = (o for o in operations if self.match.selection.inner(o))
+        written = {o.written for o in operations if o.kind != "load"}
+        return frozenset(n for o in inner for n in o.storages) - written
+
+    @cached_property
     def tiles(self) -> int:
         """Combinations of tile sizes, before any is found not to fit."""
         return math.prod(len(self.sizes(n)) for n in (*self.spatial, *self.reduction))
@@ -223,7 +231,7 @@ class Space:
                 found = [
                     n
                     for n, depth in placement.items()
-                    if len(options[n]) > 1 and self._in_parts(n, loops[:depth])
+                    if n in self.read and self._in_parts(n, loops[:depth])
                 ]
                 yield from ((placement, frozenset((n,))) for n in found)
                 if len(found) > 1:
