@@ -10,9 +10,11 @@ import pytest
 from hwgen.cli import main
 
 ROOT = Path(__file__).resolve().parents[3]
-PRODUCT = ["--spec", str(ROOT / "hw_specs" / "vta.yaml")]
-PRODUCT += ["--workload", str(ROOT / "workloads" / "gemm.yaml"), "--no-cache"]
-PRODUCT += ["--set", "M=256", "--set", "N=256", "--set", "K=256"]
+PRODUCT = [
+    *("--spec", str(ROOT / "hw_specs" / "vta.yaml")),
+    *("--workload", str(ROOT / "workloads" / "gemm.yaml"), "--no-cache"),
+    *("--set", "M=256", "--set", "N=256", "--set", "K=256"),
+]
 
 Text = pytest.CaptureFixture[str]
 
