@@ -209,7 +209,8 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
                 return
             tried.add(replace(candidate, tiling=other, bound=0.0))
     for candidate in found.parted:
-        if tried.ended() or not tried.worth(candidate, least):
+        cheaper = candidate.rank < found.candidates[0].rank
+        if tried.ended() or not cheaper or not tried.worth(candidate, least):
             return
         if not tried.foretold(candidate, 1 / tried.tie):
             tried.add(candidate)

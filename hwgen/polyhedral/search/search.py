@@ -105,7 +105,7 @@ class SearchResult:
     """The best candidates, cheapest first, and how the space was covered. `thrifty`: candidates
     that are hardly slower than the cheapest and load less, those that load least first; `second`:
     the same without these; `parted`: the cheapest of those with tiles that come in parts, which no
-    others have, where they are cheaper than these.
+    others have.
 
     Every one of `points` is exactly one of: `evaluated` in closed form; `too_large`, its smallest
     buffers exceed a memory; `too_slow`, its work alone takes longer than the best known;
@@ -294,7 +294,7 @@ def search(
         candidates=tuple(cheapest),
         thrifty=tuple(thrifty),
         second=tuple(_front(c for c in near if (c.cycles, c.beats) not in same)),
-        parted=tuple(c for c in _cheapest(state.parted, PARTED) if c.rank < cheapest[0].rank),
+        parted=tuple(_cheapest(state.parted, PARTED)),
         matches=len(matches),
     )
 
