@@ -229,8 +229,8 @@ class LoadWriter:
         stages = [self.stage(x) for x in self.plan.statements if x.name in takers]
         reading = [state.stage[self.moved.get(n, n)] for n in stages]
         read = {r.tensor for stage in reading for r in stage.reads_in("whole")}
-        brought = sorted(n for n in read if not versions.isdisjoint(self._copied(n)))
-        return min(versions & read, default=next(iter(brought), storage.tensor))
+        brought = {n for n in read if not versions.isdisjoint(self._copied(n))}
+        return min(versions & read or brought, default=storage.tensor)
 
     def _copied(self, tensor: str) -> list[str]:
         """What a tensor is a copy of that primitives made, step by step."""

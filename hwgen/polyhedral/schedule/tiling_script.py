@@ -421,7 +421,7 @@ class TilingWriter(LoadWriter):
                 for n, o in loads.items()
             )
             single = self.tiling.slot[storage] == 1 or self.tiling.kept(storage)
-            inside = bool(around) and depth < len(tiles) and around == tiles[:depth]
+            inside = 0 < depth < len(tiles) and around == tiles[:depth]
             if not (beside and inside) or single:
                 continue
             name, inner = self.caches[storage], tiles[depth]

@@ -20,7 +20,14 @@ from hwgen.polyhedral.search.bound import distinct_entries, least_work
 from hwgen.polyhedral.search.estimate_shape import Grid
 from hwgen.polyhedral.search.refine import neighbours
 from hwgen.polyhedral.search.search import Candidate, SearchResult, Watch, search
-from hwgen.polyhedral.search.space import RESTRICTIONS, Space, choose_space, length, smaller
+from hwgen.polyhedral.search.space import (
+    RESTRICTIONS,
+    Space,
+    active_depth,
+    choose_space,
+    length,
+    smaller,
+)
 from hwgen.spec.affine import Affine
 from hwgen.spec.hardware import HardwareSpec
 
@@ -239,3 +246,32 @@ def test_entries_are_not_counted_twice() -> None:
     assert distinct_entries(found, (m, n)) == count["m"] * count["n"]
     assert distinct_entries(found, (both,)) == max(count["m"], count["n"])
     assert distinct_entries(found, (both, both)) == 1
+
+
+def test_what_micro_operations_cannot_hold_is_not_simulated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes = {"H": 14, "W": 14, "C": 256, "O": 256}
+    workload = hwgen.load_workload(ROOT / "workloads" / "conv2d_requant.yaml", sizes)
+    assert compile_phase(workload, chip(), SearchOptions()).search.refused == 0
+
+    def nothing(*_: object) -> float:
+        return 0.0
+
+    monkeypatch.setattr("hwgen.polyhedral.search.estimate._Levels._sequence", nothing)
+    assert compile_phase(workload, chip(), SearchOptions()).search.refused > 0
+
+
+def test_no_place_of_a_load_is_there_twice() -> None:
+    """In tiles as small as any, each order has every placement once."""
+    (first, *_) = matches("conv2d_requant")
+    whole, space = choose_space(chip(), first)
+    assert space.cut < whole.cut  # Windows stay whole.
+    tiles = {n: min(space.sizes(n)) for n in (*space.spatial, *space.reduction)}
+    tiles = first.count | tiles
+
+    def active(loops: tuple[str, ...], placement: dict[str, int]) -> tuple[tuple[str, int], ...]:
+        return tuple((n, active_depth(first, tiles, loops, d)) for n, d in placement.items())
+
+    seen = [(p.loops, p.parts, active(p.loops, p.placement)) for p in space.every()]
+    assert len(seen) == len(set(seen)) > 0
