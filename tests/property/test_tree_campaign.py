@@ -40,6 +40,7 @@ def no_nodes(*_: object) -> tuple[()]:
         ("", 1410022, 1),
         ("", 1505067, 1),
         ("", 1514044, 1),
+        ("", 1541158, 1),
     ],
 )
 def test_variants_are_right_or_refused_for_a_known_reason(chip: str, seed: int, draws: int) -> None:

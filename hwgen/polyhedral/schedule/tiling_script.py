@@ -274,6 +274,7 @@ class TilingWriter(LoadWriter):
         """Stage of every statement's value, placed, split and ordered; consumers first."""
         s = self.schedule
         results: dict[str, str] = {}
+        apart: set[str] = set()
         final, reduction = self.plan.final, self.reduction
         for statement in reversed(self.plan.statements):
             tensor = self.stage(statement)
@@ -293,9 +294,12 @@ class TilingWriter(LoadWriter):
             )
             around = self.merged.get(tensor, loops)
             place = (loops + reduction)[-1:] if inner and not statement.accumulates else around[-1:]
-            # What later phases alone read is needed by none here.
-            if place and self.own_readers(tensor):
+            # What later phases alone read is needed by none here, nor what is made for that.
+            readers = self.own_readers(tensor)
+            if place and readers and apart.isdisjoint(readers):
                 s.compute_at(tensor, place[0])
+            else:
+                apart.add(tensor)
             made = self._arrange(statement, tensor, self.collected if statement is final else ())
             (loops if statement is final and self.collected else reduction).extend(made)
         return results
