@@ -16,9 +16,11 @@ from hwgen.passes.trees import compile_tree
 from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.polyhedral.match.matching import ranked_matches
 from hwgen.polyhedral.match.select import select
+from hwgen.polyhedral.schedule import tiling_loads
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.search.choose import TIE, choose
+from hwgen.polyhedral.search.objective import Objective
 from hwgen.polyhedral.search.refine import keepers, neighbours
 from hwgen.polyhedral.search.search import Candidate, SearchResult, Watch, search
 from hwgen.polyhedral.search.tiling import Tiling
@@ -245,6 +247,48 @@ def test_parts_that_stay_are_loaded_once_for_each_tile() -> None:
             tensor = tiling.match.selection.storage(storage).tensor
             assert loaded(kernel)[tensor] == 1, tensor
     assert turns
+
+
+PARTS_OF_IMAGES: list[tuple[Objective, dict[str, int]]] = [
+    ("traffic", {"N": 2, "H": 20, "W": 20, "O": 48, "S": 1}),
+    ("cycles", {"N": 1, "H": 33, "W": 33, "O": 64, "S": 2}),
+]
+
+
+@pytest.mark.parametrize(("objective", "sizes"), PARTS_OF_IMAGES)
+def test_parts_of_images_bring_what_no_part_before_has(
+    objective: Objective, sizes: dict[str, int]
+) -> None:
+    """Rows and columns that windows of neighbours share are loaded once, and counted once."""
+    hardware = load_hardware(QUEUES)
+    workload = load_workload(ROOT / "workloads" / "conv2d_scaled.yaml", sizes)
+    made = compile_kernel(workload, hardware, options=QUICK)
+    found = search(hardware, made.matches, 24, objective=objective)
+    step, rows = sizes["S"], workload.tensor["y"].shape[1]
+    read = (step * (rows - 1) + 3) ** 2 * sizes["N"] * 32
+    tried = 0
+    for tiling, counted in ((c.tiling, c.moved) for c in found.parted):
+        (x,) = (s.name for s in tiling.match.selection.storages if s.tensor == "xp")
+        if not tiling.kept(x) or tiling.home(x):
+            continue
+        kernel = compile_kernel(workload, hardware, Candidate(tiling, 0.0))
+        examine(kernel, draw_inputs(workload, tried))
+        (buffer,) = (b for b in kernel.program.buffers if b.name == x)
+        assert buffer.entries <= tiling.taken(x)
+        assert _loaded(kernel, "x") == read
+        assert objective == "cycles" or counted == kernel.offchip_bytes
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tiling_loads, "overlaps", nothing)
+            again = compile_kernel(workload, hardware, Candidate(tiling, 0.0))
+        assert _loaded(again, "x") > read
+        tried += 1
+    assert tried
+
+
+def _loaded(c: Compilation, tensor: str) -> int:
+    """Bytes of a tensor."""
+    moved = off_chip_traffic(c.program, c.hardware, c.workload)
+    return sum(t.loaded for t in moved if t.tensor == tensor)
 
 
 LONG = {(512, 512, 512): (534_000, 2_621_440), (784, 1024, 256): (815_000, 4_476_928)}

@@ -26,10 +26,10 @@ def tiled(state: LoopTree, tensor: str, home: tuple[str, ...]) -> tuple[str, ...
     around = sites[0].names[:depth]
     if depth <= len(home) or tensor not in state.stage:
         return home
+    # Of a window that slides, some blocks alone have such a condition: its tiles overlap.
     first = {first_of(n) for n in around[len(home) :]}
-
-    early = (s for s in state.sites if s.block.stage == tensor)
-    if all(first.isdisjoint(s.block.predicate) for s in early):
+    first = first.intersection(*(s.block.predicate for s in state.sites if s.block.stage == tensor))
+    if not first:
         return home
 
     def always(block: Block) -> Block:

@@ -13,7 +13,7 @@ from hwgen.polyhedral.schedule.tiling_plan import TilingPlan
 from hwgen.polyhedral.scop import ScopStatement
 from hwgen.polyhedral.search.tiling import Tiling
 from hwgen.polyhedral.tree.build import stage_of
-from hwgen.polyhedral.tree.copies import target_first
+from hwgen.polyhedral.tree.copies import overlaps, target_first
 from hwgen.spec.affine import Affine, affine, sparse
 from hwgen.spec.expression import Access, names, walk
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
@@ -141,8 +141,10 @@ class LoadWriter:
         self.caches[storage.name] = name
         if self.tiling.kept(storage.name):
             turning = {x.key for x in self.tiling.turning(storage.name)}
+            parts = {x.key for x in self.tiling.parts_of(storage.name)}
             for loop in around:
-                if self.tiles[loop] not in turning:
+                tile = self.tiles[loop]
+                if tile not in turning or (tile in parts and overlaps(s.state, name, loop)):
                     s.retain(name, loop)
 
     def _widened(

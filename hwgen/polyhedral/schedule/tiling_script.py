@@ -445,7 +445,7 @@ class TilingWriter(LoadWriter):
         tiling = self.tiling
         memory = tiling.match.selection.storage(storage).memory
         mine = [x.name for x in own_storages(tiling.match) if x.memory == memory]
-        taken = {n: tiling.slot[n] * tiling.entries(n) for n in mine}
+        taken = {n: tiling.taken(n) for n in mine}
         more = ceil(taken[storage] * times) - taken[storage]
         usable = tiling.match.selection.usable_entries(self.hardware, memory)
         return sum(taken.values()) + more <= usable

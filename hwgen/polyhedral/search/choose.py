@@ -393,10 +393,7 @@ class _Tried(Generic[K]):
         for known, error in self._full:
             if (known.match, known.depths) != (tiling.match, tiling.depths):
                 continue
-            smaller = (
-                known.slot[n] * known.entries(n) <= tiling.slot[n] * tiling.entries(n)
-                for n, _ in tiling.depths
-            )
+            smaller = (known.taken(n) <= tiling.taken(n) for n, _ in tiling.depths)
             if order == [x.loop for x in known.loops] and all(smaller):
                 return error
         return None

@@ -43,14 +43,16 @@ class Estimate(NamedTuple):
 
 class _Parts(NamedTuple):
     """A load in parts, which come in the first pass of the loops that do not move them: `depth` of
-    a part, `inside` and `outside` of those loops; the loops that move parts; a part's cycles and
-    instructions; the number of parts, and in how many iterations inside."""
+    a part, `inside` and `outside` of those loops; the loops that move parts; the cycles of the
+    first part; a part's cycles and instructions on average; the number of parts, and in how many
+    iterations inside."""
 
     unit: str
     depth: int
     inside: int
     outside: int
     loops: frozenset[str]
+    first: Cycles
     part: Cycles
     issued: Cycles
     number: Counts
@@ -239,6 +241,8 @@ class _Levels:
     ) -> None:
         """A load whose parts come in the first pass of loops that do not move them."""
         shape, around = self.shape, self.shape.around(storage)
+        first, fresh = each, shape.fresh(storage)
+        each, beats, issued = each * fresh, beats * fresh, issued * fresh
         self.bus = self.bus + beats * shape.trips(around.loading)
         times = shape.trips(around.parts)
         blocked = self._blocked(o.intrinsic.unit, each, issued)
@@ -251,8 +255,9 @@ class _Levels:
         inside = len(shape.passes(storage))
         inner = shape.trips(around.parts.intersection(shape.loops[inside:depth]))
         unit, moving = o.intrinsic.unit, around.parts
+        tiles = times // inner
         self.parts.append(
-            _Parts(unit, depth, inside, outside, moving, each, issued, times, times // inner)
+            _Parts(unit, depth, inside, outside, moving, first, each, issued, times, tiles)
         )
 
     def _beside(self, parts: _Parts) -> Cycles:
@@ -484,7 +489,7 @@ class _Levels:
             hosting = self.hosting[depth] + (count if depth < len(shape.loops) else 1) * hosting
             iteration = np.maximum(iteration, hosting)
             # The first calls wait for what comes with them.
-            first = sum((x.part for x in self.parts if x.depth == depth), self.overlapped[depth])
+            first = sum((x.first for x in self.parts if x.depth == depth), self.overlapped[depth])
             ramp = ramp + np.minimum(first, busy)
             for parts in self.parts:
                 if parts.inside == depth:

@@ -48,6 +48,8 @@ def _cost(shape: Shape, o: Operation, objective: Objective) -> NDArray[np.float6
         storage = next(s for s in o.storages if s in shape.placement)
         outer = shape.around(storage).loading
         times = _volume(shape, match.coordinate[storage], outer)
+        if storage in shape.parts:
+            times = times * shape.fresh(storage)
         times = times * prod(n for _, n in loose_rows(match, o, storage))
     else:
         depth = len(shape.loops) if match.selection.inner(o) else shape.spatial

@@ -161,7 +161,11 @@ class Shape:
         )
 
     def entries(self, storage: str) -> NDArray[np.int64]:
-        """Entries of one slot of a storage."""
+        """Entries of one slot of a storage; of parts that overlap, their share of all together."""
+        if storage in self.parts:
+            around = self.around(storage)
+            whole = storage_entries(self.match, storage, self._inside(around.before))
+            return -(-whole // self.trips(around.parts))
         depth = self.placement[storage]
         return self.cache.once(
             ("entries", storage, frozenset(self.loops[:depth])),
@@ -236,8 +240,31 @@ class Shape:
 
         return self.cache.once(("tails", frozenset(self.loops)), made)
 
+    def fresh(self, storage: str) -> Cycles:
+        """Of the parts of a load in parts, what no part before has brought: neighbours may overlap
+        along a dimension."""
+        around, coordinates = self.around(storage), self.match.coordinate[storage]
+
+        def made() -> Cycles:
+            trips = {n: self.trips(frozenset((n,))) for n in around.parts}
+            inside = self._inside(around.before | around.parts)
+            full = inside | {n: inside[n] * trips[n] for n in trips}
+            boxes, together = (box_extents(coordinates, x) for x in (inside, full))
+            part = np.ones(1)
+            for c, box, whole in zip(coordinates, boxes, together, strict=True):
+                part = part * np.minimum(1, whole / (box * self.trips(around.parts & {*c.names})))
+            return part
+
+        # What moves a part along two dimensions is loaded as it is.
+        if any(sum(n in c.names for c in coordinates) > 1 for n in around.parts):
+            return np.ones(1)
+        return self.cache.once(("fresh", storage, around), made)
+
     def extents(self, depth: int) -> Grid:
-        outer = set(self.loops[:depth])
+        return self._inside(frozenset(self.loops[:depth]))
+
+    def _inside(self, outer: Outer) -> Grid:
+        """Blocks of each loop that lie inside some tile loops."""
         large = {n: self.grid[outer_name(n)] for n in self.match.count if outer_name(n) in outer}
         return {
             n: self.grid[n] if n in outer else large.get(n, np.full(1, blocks, np.int64))

@@ -88,5 +88,5 @@ def _keeping(tiling: Tiling, storage: str, depth: int) -> Tiling:
 
 
 def _fits(hardware: HardwareSpec, tiling: Tiling) -> bool:
-    fits = fitting(hardware, tiling.match, lambda n: tiling.slot[n] * tiling.entries(n))
+    fits = fitting(hardware, tiling.match, tiling.taken)
     return bool(fits.all())

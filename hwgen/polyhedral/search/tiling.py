@@ -128,17 +128,15 @@ class Tiling:
 
     def _turns(self, storage: str) -> int:
         """The same of one that is kept; else 0."""
-        around = self.loops[: self.depth[storage]]
         moving = self._moving(storage)
-        if not moving or len(moving) == len(around):
+        if not moving or len(moving) == self.depth[storage]:
             return 0
         writers = {o.kind for o in self.match.selection.operations if o.written == storage}
         if writers != {"load"}:
             return 0
         if prod(x.count for x in moving) == self.slot[storage]:
             return 1
-        first = next(n for n, x in enumerate(around) if x not in moving)
-        parts = [x for x in moving if x in around[first:]]
+        parts = self.parts_of(storage)
         count, apart = prod(x.count for x in parts), self._apart(storage, parts)
         if count > 1 and apart and count == self.slot[storage]:
             return 1
@@ -153,6 +151,16 @@ class Tiling:
             before.intersection(c.names) and inside.intersection(c.names)
             for c in self.match.coordinate[storage]
         )
+
+    def home(self, storage: str) -> int:
+        """How many tile loops are around the place of all tiles of a storage that stay together:
+        those before the first that does not move it."""
+        around, moving = self.loops[: self.depth[storage]], self._moving(storage)
+        return next((n for n, x in enumerate(around) if x not in moving), len(around))
+
+    def parts_of(self, storage: str) -> tuple[TileLoop, ...]:
+        """The loops whose tiles of a storage are parts of what stays together."""
+        return tuple(x for x in self._moving(storage) if x in self.loops[self.home(storage) :])
 
     def _moving(self, storage: str) -> tuple[TileLoop, ...]:
         """Tile loops around a storage's load that move what it holds."""
@@ -186,6 +194,13 @@ class Tiling:
     def entries(self, storage: str) -> int:
         """Entries of one slot."""
         return prod(self.room(storage)) * self.match.span(storage)
+
+    def taken(self, storage: str) -> int:
+        """Entries of a storage's buffer: of all slots, or of what stays together, in turn."""
+        if not self.kept(storage):
+            return self.slot[storage] * self.entries(storage)
+        whole = footprint(self.match.coordinate[storage], self.extents(self.home(storage)))
+        return self.turns(storage) * prod(whole) * self.match.span(storage)
 
     def __str__(self) -> str:
         lines = [

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import count
 
 from hwgen.polyhedral.tree.build import unique
+from hwgen.polyhedral.tree.decided import fills
 from hwgen.polyhedral.tree.edit import (
     check_not_tensorized,
     check_tensor,
@@ -22,6 +23,7 @@ from hwgen.polyhedral.tree.loop_tree import (
     LoopTree,
     Node,
     Prefetch,
+    Site,
     Stage,
     Storage,
     Tensor,
@@ -32,8 +34,10 @@ from hwgen.polyhedral.tree.loop_tree import (
 )
 from hwgen.polyhedral.tree.placement import fresh_nest, insert_nest, nest_beside, replace_reads
 from hwgen.polyhedral.tree.terms import interval
+from hwgen.spec.affine import Affine, affine
 from hwgen.spec.expression import (
     Access,
+    Binary,
     Cast,
     Const,
     Expr,
@@ -391,7 +395,8 @@ def double_buffer(state: LoopTree, tensor: str, slots: int) -> LoopTree:
 
 
 def retain(state: LoopTree, tensor: str, loop: str) -> LoopTree:
-    """What the first iteration of a loop computes of a tensor stays for the others.
+    """What an iteration of a loop computes of a tensor stays for the later ones, each of which
+    computes what none before it has.
 
     Raises:
         HwgenError: H413, H414.
@@ -399,29 +404,59 @@ def retain(state: LoopTree, tensor: str, loop: str) -> LoopTree:
     check_inner(state, tensor, "retained")
     find_stage(state, tensor)
     find_loop(state, loop)
-    mine = [s for s in state.sites if s.block.stage == tensor]
-    for site in mine:
+    fresh: dict[str, Expr] = {}
+    for site in (s for s in state.sites if s.block.stage == tensor):
         if loop not in site.names:
             raise refuse(
                 f"{loop} is not around {tensor}", loop, ", ".join(site.names) or "no loop is",
                 f"compute_at({tensor!r}, {loop!r}) first",
             )  # fmt: skip
-        moved = [i for i, e in site.block.bindings if loop in names(e)]
-        if moved:
+        condition = new_in(site, loop)
+        if condition is None:
+            moved = {i: e for i, e in site.block.bindings if loop in names(e)}
             raise refuse(
                 f"{loop} computes another part of {tensor} in each iteration",
-                f"{moved[0]} = {site.block.binding[moved[0]]}",
-                "a loop whose iterations all compute the same",
-                "retain it over a loop that does not move it",
+                ", ".join(f"{i} = {e}" for i, e in moved.items()),
+                "a loop whose iterations compute the same, or overlap along one dimension",
+                "retain it over a loop that does not move it, or moves it by less than its tile",
             )
-    first = first_of(loop)
+        fresh[site.block.name] = condition
 
     def once(block: Block) -> Block:
-        if block.stage != tensor or first in block.predicate:
+        condition = fresh.get(block.name)
+        if condition is None or condition in block.predicate:
             return block
-        return replace(block, predicate=(*block.predicate, first))
+        return replace(block, predicate=(*block.predicate, condition))
 
     return replace(state, root=map_blocks(state.root, once))
+
+
+def overlaps(state: LoopTree, tensor: str, loop: str) -> bool:
+    """Whether iterations of a loop around a stage compute some of what earlier ones have."""
+    mine = (s for s in state.sites if s.block.stage == tensor)
+    return all(loop in s.names and new_in(s, loop) is not None for s in mine)
+
+
+def new_in(site: Site, loop: str) -> Expr | None:
+    """Condition: a block computes what it has not in the iteration of a loop before; None where
+    that is always so, or indices do not tell."""
+    first = first_of(loop)
+    moved = [e for _, e in site.block.bindings if loop in names(e)]
+    if not moved:
+        return first
+    index = affine(moved[0])
+    if len(moved) > 1 or index is None:
+        return None
+    # A tile begins `step` elements after the one before, and has `last + 1` in a row.
+    step = index.coefficient(loop)
+    inside = site.names[site.names.index(loop) + 1 :]
+    own = Affine(tuple((n, c) for n, c in index.terms if n in inside))
+    last = fills((c, site.extents[n]) for n, c in own.terms)
+    if last is None or not 0 < step <= last:
+        return None
+    new = Binary(">=", own.expression(), Const(last + 1 - step))
+    later = Binary("and", Binary(">=", Name(loop), Const(1)), new)
+    return Binary("or", first, later)
 
 
 def alias(state: LoopTree, hardware: HardwareSpec, tensor: str, of: str) -> LoopTree:
