@@ -13,7 +13,7 @@ from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound
 from hwgen.model.traffic import off_chip_traffic
 from hwgen.passes.trees import compile_tree
-from hwgen.pipeline import Compilation, compile_kernel
+from hwgen.pipeline import Compilation, compile_kernel, compile_workload
 from hwgen.polyhedral.match.matching import ranked_matches
 from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.schedule import tiling_loads
@@ -419,3 +419,11 @@ def test_stores_longer_than_their_queue_come_in_parts(rows: int, parts: int) -> 
     examine(c, draw_inputs(c.workload, 3))
     moved = off_chip_traffic(c.program, c.hardware, c.workload)
     assert [t.stored for t in moved if t.role == "output"] == [256 * 128]
+
+
+def test_sums_are_stored_in_parts_whatever_loops_have_one_iteration() -> None:
+    """The statement that stores has them, its copy has dimensions alone."""
+    sizes = {"N": 1, "C": 17, "H": 1, "W": 9, "O": 8, "R": 1, "P": 4}
+    workload = load_workload(ROOT / "workloads" / "conv2d.yaml", sizes)
+    made = compile_workload(workload, load_hardware(QUEUES))
+    examine(made, draw_inputs(workload, 4))

@@ -262,3 +262,8 @@ def test_variants_whose_results_are_in_place_are_waited_for() -> None:
     shared = [s for s in draws if any("shared" in m for m in s["memories"].values())]
     assert shared
     assert all(s["code"]["epilogue"].strip() for s in shared)
+
+
+def test_a_sum_whose_results_are_stored_together_is_in_their_loops() -> None:
+    """These are in no loop of the stage that stores them all at once."""
+    assert check(draw_of(62052)).verdict == "equal"

@@ -67,16 +67,32 @@ class LoadWriter:
 
     def own_loops(self, tensor: str, statement: ScopStatement) -> list[tuple[str, str]]:
         """The scop's loop and the stage's own loop for each iterator that has one."""
-        state = self.schedule.state
-        block = state.site[tensor].block
+        block = self.schedule.state.site[tensor].block
         inside = self.inside(tensor)
         result: list[tuple[str, str]] = []
-        for (mine, _), (iterator, _) in zip(
-            statement.loops, self.iterators(tensor, statement), strict=True
-        ):
+        for mine, iterator in self._iterated(tensor, statement):
             found = [n for n in names(block.binding[iterator]) if n in inside]
             result += [(mine, n) for n in found]
         return result
+
+    def _iterated(self, tensor: str, statement: ScopStatement) -> list[tuple[str, str]]:
+        """The scop's loop and the stage's iterator, of a copy those of its dimensions."""
+        if tensor in self.moved:
+            copied = tuple(n for n, _ in self.schedule.state.stage[tensor].iterators)
+            return self.axes(statement, self.moved[tensor], copied)
+        pairs = zip(statement.loops, self.iterators(tensor, statement), strict=True)
+        return [(mine, iterator) for (mine, _), (iterator, _) in pairs]
+
+    def axes(
+        self, statement: ScopStatement, moved: str, over: tuple[str, ...]
+    ) -> list[tuple[str, str]]:
+        """The scop's loop and what a copy has for every dimension of a stored tensor."""
+        stage = self.schedule.state.stage[moved]
+        place = {n: d for d, i in enumerate(stage.target.indices) for n in names(i)}
+        place.pop(self.parts.get(moved, ""), None)
+        of = dict(zip(sorted(place, key=lambda n: place[n]), over, strict=False))
+        pairs = zip(statement.loops, self.iterators(moved, statement), strict=True)
+        return [(mine, of[n]) for (mine, _), (n, _) in pairs if n in of]
 
     def iterators(self, tensor: str, statement: ScopStatement) -> list[tuple[str, int]]:
         """The stage's iterators, in the order of the statement's loops."""

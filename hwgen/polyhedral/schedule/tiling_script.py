@@ -24,7 +24,7 @@ from hwgen.polyhedral.search.resident import own_storages
 from hwgen.polyhedral.search.tiling import TOGETHER, Tiling
 from hwgen.polyhedral.tree.build import stage_of
 from hwgen.polyhedral.value_range import value_range
-from hwgen.spec.expression import Access, Cast, names
+from hwgen.spec.expression import Access, Cast
 from hwgen.spec.intervals import within
 from hwgen.spec.typecheck import integer_range, is_float
 
@@ -194,7 +194,7 @@ class TilingWriter(LoadWriter):
         memory = self.plan.stored_memory(statement)
         moved = s.cache_write(tensor, memory, self.wider(tensor, memory), readers)
         self.moved[tensor] = moved
-        return self._axes(statement, moved, s.loops(tensor))
+        return self.axes(statement, moved, s.loops(tensor))
 
     def _in_parts(self, statement: ScopStatement) -> list[tuple[str, str]]:
         """Sum up parts of the reduction in a memory, to be added up where the sums are stored; the
@@ -210,7 +210,7 @@ class TilingWriter(LoadWriter):
         self.moved[tensor] = sums
         self.parts[sums] = over
         *spatial, parts = s.loops(tensor)
-        return [*self._axes(statement, sums, tuple(spatial)), (part.key, parts)]
+        return [*self.axes(statement, sums, tuple(spatial)), (part.key, parts)]
 
     @property
     def reduced_in_parts(self) -> set[str]:
@@ -257,17 +257,6 @@ class TilingWriter(LoadWriter):
         if self.schedule.state.storage[tensor].memory != memory:
             self.schedule.set_scope(tensor, memory)
 
-    def _axes(
-        self, statement: ScopStatement, moved: str, loops: tuple[str, ...]
-    ) -> list[tuple[str, str]]:
-        """The scop's loop and the copy's for every dimension of a stored tensor."""
-        stage = self.schedule.state.stage[moved]
-        place = {n: d for d, i in enumerate(stage.target.indices) for n in names(i)}
-        place.pop(self.parts.get(moved, ""), None)
-        over = dict(zip(sorted(place, key=lambda n: place[n]), loops, strict=False))
-        pairs = zip(statement.loops, self.iterators(moved, statement), strict=True)
-        return [(mine, over[n]) for (mine, _), (n, _) in pairs if n in over]
-
     # Inside: what the storing stage needs
 
     def _results(self, loops: list[str]) -> dict[str, str]:
@@ -296,10 +285,10 @@ class TilingWriter(LoadWriter):
             place = (loops + reduction)[-1:] if inner and not statement.accumulates else around[-1:]
             # What later phases alone read is needed by none here, nor what is made for that.
             readers = self.own_readers(tensor)
-            if place and readers and apart.isdisjoint(readers):
-                s.compute_at(tensor, place[0])
-            else:
+            if not readers or not apart.isdisjoint(readers):
                 apart.add(tensor)
+            elif place:
+                s.compute_at(tensor, place[0])
             made = self._arrange(statement, tensor, self.collected if statement is final else ())
             (loops if statement is final and self.collected else reduction).extend(made)
         return results
