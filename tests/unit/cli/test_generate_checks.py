@@ -44,11 +44,12 @@ def breaking(name: str, workload: str) -> Compile:
     return compile_kernel
 
 
+SMALL = ("--set", "M=8")
 MUTATED = [
     ("vta", GEMM, "buffer past its memory", "H732"),
     ("vta", GEMM, "micro-kernel memory overflow", "H734"),
-    ("npu_shared_buffer", ["--workload", "mlp"], "overlapping buffers", "H733"),
-    ("npu_shared_buffer", ["--workload", "mlp"], "unbound address", "H737"),
+    ("npu_shared_buffer", ["--workload", "mlp", *SMALL], "overlapping buffers", "H733"),
+    ("npu_shared_buffer", ["--workload", "mlp", *SMALL], "unbound address", "H737"),
 ]
 
 
