@@ -17,6 +17,7 @@ from benchmarks.cuda import Kernel, Writer, made, random, with_data
 from hwgen.autoschedule import Options
 from hwgen.verify.schedules import lowered
 from tests.samples import ROOT
+from tests.sampling import THOROUGH
 from tests.unit.codegen_processor import samples
 from tests.unit.codegen_processor.test_threads import tiled
 
@@ -68,6 +69,7 @@ def ran(folder: Path, *options: str) -> tuple[int, str, dict[str, Any]]:
     return done.returncode, done.stdout, json.loads(report.read_text())
 
 
+@THOROUGH
 def test_right_kernels_pass(tmp_path: Path) -> None:
     writer = Writer(tmp_path / "made")
     writer.write(random(samples.gpu(), 6, 3), 3)

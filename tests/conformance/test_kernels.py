@@ -54,19 +54,20 @@ FEW = [
     in {
         ("gemmini", "conv2d_scaled"),
         ("gemmini", "gemm_scaled"),
-        ("npu_shared_buffer", "attention"),
-        ("npu_shared_buffer", "matmul"),
+        ("npu_shared_buffer", "linear_relu"),
+        ("tpu_v1", "add"),
         ("tpu_v1", "conv2d"),
+        ("tpu_v1", "depthwise_conv2d"),
         ("tpu_v1", "gemm"),
         ("tpu_v1", "matvec"),
-        ("vta", "add"),
+        ("tpu_v1", "relu"),
         ("vta", "conv2d_requant"),
-        ("vta", "depthwise_conv2d"),
         ("vta", "gemm_requant"),
-        ("vta", "relu"),
+        ("vtcm_two_banks", "attention"),
         ("vtcm_two_banks", "layernorm"),
-        ("x86_avx2", "linear_relu"),
-        ("x86_avx512", "mlp"),
+        ("vtcm_two_banks", "mlp"),
+        ("x86_avx2", "matmul"),
+        ("x86_avx512", "matmul"),
     }
 ]
 """Each chip, and each workload on one of them."""

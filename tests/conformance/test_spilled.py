@@ -217,7 +217,15 @@ KINDS: dict[str, Synchronization] = {
 
 
 every_kind = pytest.mark.parametrize(
-    "kind", tiered([*KINDS], [k for k in KINDS if k not in ("barrier", "events", "semaphores")])
+    "kind",
+    tiered(
+        [*KINDS],
+        [
+            k
+            for k in KINDS
+            if k not in ("tokens through the core", "barrier", "events", "semaphores")
+        ],
+    ),
 )
 """Those that come in two forms in one of them, by `make test`."""
 

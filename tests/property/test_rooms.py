@@ -93,7 +93,7 @@ def kernel_of(schedule: Schedule, seed: int) -> tuple[Code, Kernel]:
 
 @pytest.mark.parametrize(
     ("spec", "target", "count"),
-    [(CPU, HOST, 20), (CUDA, SHIM, 20)],
+    [(CPU, HOST, 20), (CUDA, SHIM, 30)],
     ids=["cpu", "cuda"],
 )
 def test_random_chains(spec: Path, target: Target, count: int) -> None:

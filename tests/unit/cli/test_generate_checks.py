@@ -15,6 +15,7 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from tests.planted.kernels import with_program
 from tests.planted.programs import mutations
+from tests.sampling import THOROUGH
 
 ROOT = Path(__file__).resolve().parents[3]
 GEMM = ["--workload", "gemm", "--set", "M=2", "--set", "N=20", "--set", "K=40"]
@@ -49,7 +50,13 @@ MUTATED = [
     ("vta", GEMM, "buffer past its memory", "H732"),
     ("vta", GEMM, "micro-kernel memory overflow", "H734"),
     ("npu_shared_buffer", ["--workload", "mlp", *SMALL], "overlapping buffers", "H733"),
-    ("npu_shared_buffer", ["--workload", "mlp", *SMALL], "unbound address", "H737"),
+    pytest.param(
+        "npu_shared_buffer",
+        ["--workload", "mlp", *SMALL],
+        "unbound address",
+        "H737",
+        marks=THOROUGH,
+    ),
 ]
 
 

@@ -13,7 +13,7 @@ import pytest
 from hwgen.cli import app, inspect, main
 from hwgen.errors import HwgenError
 from tests.samples import CHIPS_WITH_UNITS
-from tests.sampling import products
+from tests.sampling import products, tiered
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -282,7 +282,10 @@ COMMANDS = {"alone": WAITING, "shared": SHARED, "verify": CAMPAIGN}
 ENDED = {signal.SIGINT: (130, "interrupted\n"), signal.SIGTERM: (143, "terminated\n")}
 
 
-@pytest.mark.parametrize(("command", "everyone", "sent"), products([*COMMANDS], (0, 1), [*ENDED]))
+SENT = products([*COMMANDS], (0, 1), [*ENDED])
+
+
+@pytest.mark.parametrize(("command", "everyone", "sent"), tiered(SENT, SENT[:-1]))
 def test_a_signal_ends_a_command_with_its_status(
     command: str, everyone: bool, sent: signal.Signals
 ) -> None:

@@ -30,6 +30,7 @@ from hwgen.polyhedral.search.space import (
 )
 from hwgen.spec.affine import Affine
 from hwgen.spec.hardware import HardwareSpec
+from tests.sampling import tiered
 
 UNLIMITED = SearchOptions()
 ROOT = Path(__file__).parents[3]
@@ -39,6 +40,9 @@ SIZES: dict[str, dict[str, int]] = {
     "conv2d_requant": {},
     "add": {"M": 56, "N": 256},
 }
+
+
+each = pytest.mark.parametrize("name", tiered([*SIZES], [n for n in SIZES if n != "gemm_requant"]))
 
 
 @cache
@@ -57,7 +61,7 @@ def matches(name: str) -> list[Match]:
     return match(scop, select(scop, chip()))
 
 
-@pytest.mark.parametrize("name", SIZES)
+@each
 def test_every_point_is_accounted_for(name: str) -> None:
     found = compiled(name).search
     assert found.evaluated > 0
@@ -74,7 +78,7 @@ def test_both_prunings_happen() -> None:
     assert found.too_slow > 0
 
 
-@pytest.mark.parametrize("name", SIZES)
+@each
 def test_no_simulated_kernel_beats_the_bound_that_prunes(name: str) -> None:
     c = compiled(name)
     assert least_work(chip(), c.match) <= c.cycles
@@ -82,7 +86,7 @@ def test_no_simulated_kernel_beats_the_bound_that_prunes(name: str) -> None:
         assert 0 < candidate.bound <= candidate.cycles
 
 
-@pytest.mark.parametrize("name", SIZES)
+@each
 def test_a_bound_prunes_nothing_that_is_among_the_best(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,7 +161,7 @@ def test_a_given_schedule_is_not_searched_for() -> None:
     assert str(other.search) == "search: none, the schedule was given"
 
 
-@pytest.mark.parametrize("name", SIZES)
+@each
 def test_what_the_search_builds_belongs_to_the_space(name: str) -> None:
     for candidate in compiled(name).search.candidates:
         tiling = candidate.tiling
