@@ -1,5 +1,5 @@
-# make demo: generate a kernel and run it.   make test: the whole test suite.
-# make docs: the documentation as a site, in site/.
+# make demo: generate a kernel and run it.   make docs: the documentation as a site, in site/.
+# make test: the test suite, in minutes.   make test-all: also of more chips, sizes and seeds.
 # make campaign: the suite with every combination of sizes, and longer draws.
 PYTHON ?= python3
 VENV ?= .venv
@@ -12,7 +12,7 @@ GEMM := --spec hw_specs/vta.yaml --workload workloads/gemm.yaml --set M=1 --set 
 DEMO := build/demo
 PYTEST_ARGS ?=
 
-.PHONY: demo test campaign lint docs bench clean
+.PHONY: demo test test-all campaign lint docs bench clean
 
 # The packages are only reinstalled when pyproject.toml changes; `make -B` forces it.
 $(BIN)/python:
@@ -40,8 +40,10 @@ demo: $(RUN)
 	@$(BIN)/python -m hwgen simulate $(GEMM)
 
 # With bytecode, whatever the environment says: else every process compiles all files again.
-test: $(DEV)
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --max-worker-restart 0 $(PYTEST_ARGS)
+# Tests marked as thorough show, of more chips, sizes or seeds, what others show already.
+test: LEFT_OUT := -m "not thorough"
+test test-all: $(DEV)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --max-worker-restart 0 $(LEFT_OUT) $(PYTEST_ARGS)
 
 campaign: $(DEV)
 	HWGEN_CAMPAIGN=1 HWGEN_EXAMPLES=$(or $(EXAMPLES),1000) $(BIN)/python -m pytest -o timeout=0 -n auto --dist loadfile $(PYTEST_ARGS)

@@ -7,13 +7,15 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 from zlib import crc32
 
 import pytest
+from _pytest.terminal import TerminalReporter
 from hypothesis import settings
 
 from hwgen.polyhedral.tree import visibility
-from tests.sampling import EVERYTHING
+from tests.sampling import EVERYTHING, THOROUGH
 
 # The same examples every time; a campaign looks for others.
 settings.register_profile("suite", deadline=None, derandomize=not EVERYTHING)
@@ -28,6 +30,8 @@ LONGEST = (Path(__file__).parent / "longest.txt").read_text(encoding="utf-8").sp
 """Files that take longest, those first."""
 FLAGS_OF_USERS = 6
 """One test of so many compiles C at the flags that users get."""
+LEFT_OUT = pytest.StashKey[int]()
+"""How many tests are left out as thorough."""
 COLLECTED_AFTER = 500_000
 """New objects after which cyclic garbage is looked for: most of what tests make stays."""
 
@@ -69,6 +73,36 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         place = {name: n for n, name in enumerate(LONGEST)}
         items.sort(key=lambda item: place.get(item.nodeid.split("::")[0], len(place)))
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    for config in {item.config for item in items}:
+        if config.option.markexpr == f"not {THOROUGH.name}":
+            left_out = sum(item.get_closest_marker(THOROUGH.name) is not None for item in items)
+            config.stash[LEFT_OUT] = config.stash.get(LEFT_OUT, 0) + left_out
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In a process that another one started: what it is told."""
+    told: dict[str, object] | None = getattr(session.config, "workeroutput", None)
+    if told is not None:
+        told[THOROUGH.name] = session.config.stash.get(LEFT_OUT, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Each process collects everything."""
+    told: dict[str, int] = getattr(node, "workeroutput", {})
+    node.config.stash[LEFT_OUT] = told.get(THOROUGH.name, 0)
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
+    left_out = config.stash.get(LEFT_OUT, 0)
+    if left_out:
+        terminalreporter.write_line(
+            f"{left_out} tests that show more of the same are left out; make test-all runs all"
+        )
 
 
 def pytest_collection_finish() -> None:

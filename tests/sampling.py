@@ -7,12 +7,18 @@ from collections.abc import Sequence
 from itertools import combinations, product
 from typing import Any, TypeVar
 
+import pytest
+
 from hwgen.pipeline import SearchOptions
 
 T = TypeVar("T")
 
 EVERYTHING = os.environ.get("HWGEN_CAMPAIGN", "") not in ("", "0")
 """Whether every combination is tried."""
+
+THOROUGH = pytest.mark.thorough
+"""Marks what shows, of more chips, sizes or seeds, what other tests show already: `make test`
+leaves it out, `make test-all` runs it."""
 
 WHOLE = SearchOptions()
 QUICK = WHOLE if EVERYTHING else SearchOptions(work=100_000)
@@ -27,6 +33,23 @@ def examples(few: int) -> int:
 def some(cases: Sequence[T], of: int) -> list[T]:
     """All cases in a campaign, else the first and every `of`-th after it."""
     return list(cases if EVERYTHING else cases[::of])
+
+
+def tiered(cases: Sequence[Any], quick: Sequence[Any], *, values: bool = False) -> list[Any]:
+    """All cases, those that are not among the quick ones marked as thorough; `values`: each case is
+    one value, also where it is a tuple."""
+    assert quick
+    assert all(case in cases for case in quick)
+    return [
+        case
+        if case in quick
+        else pytest.param(*_given(case, values or not isinstance(case, tuple)), marks=THOROUGH)
+        for case in cases
+    ]
+
+
+def _given(case: Any, alone: bool) -> Sequence[Any]:
+    return (case,) if alone else case
 
 
 def products(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:

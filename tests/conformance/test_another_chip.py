@@ -14,7 +14,7 @@ from hwgen.model.compiled import compile_model, have_compiler
 from hwgen.model.reference import random_inputs, run_reference
 from hwgen.spec.workload import Workload
 from hwgen.verify.examine import examine
-from tests.sampling import QUICK
+from tests.sampling import QUICK, THOROUGH
 
 SPEC = Path(__file__).parents[1] / "specs" / "two_stage.yaml"
 
@@ -57,7 +57,9 @@ def add(m: int, n: int, _: int) -> Workload:
     )
 
 
-@pytest.mark.parametrize("shape", [(1, 64, 48), (5, 30, 48), (33, 17, 70)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [pytest.param((1, 64, 48), marks=THOROUGH), (5, 30, 48), (33, 17, 70)], ids=str
+)
 @pytest.mark.parametrize("make", [linear_relu, gemm, add])
 def test_kernels_are_right(
     make: Callable[[int, int, int], Workload], shape: tuple[int, int, int]

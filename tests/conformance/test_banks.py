@@ -20,7 +20,7 @@ from hwgen.spec.load import load_hardware, load_workload
 from hwgen.verify.data import draw_inputs, first_difference
 from hwgen.verify.examine import examine
 from tests.conftest import Golden
-from tests.sampling import QUICK, products
+from tests.sampling import QUICK, products, tiered
 
 ROOT = Path(__file__).resolve().parents[2]
 BANK = 16384
@@ -108,7 +108,7 @@ def test_with_one_bank_the_search_looks_for_something_else() -> None:
     assert found.kernel.timing.conflict_cycles < 0.01 * found.cycles
 
 
-@pytest.mark.parametrize("banks", [1, 2, 4, 8])
+@pytest.mark.parametrize("banks", tiered([1, 2, 4, 8], [1, 4]))
 def test_every_check_passes(banks: int) -> None:
     kernel = tiled(banks, (128, 128, 512))
     examine(kernel, draw_inputs(kernel.workload, 1))
@@ -116,7 +116,10 @@ def test_every_check_passes(banks: int) -> None:
     assert (full.cycles, full.conflicts) == (kernel.cycles, kernel.kernel.timing.conflicts)
 
 
-@pytest.mark.parametrize("sizes", products(ODD, ODD, ODD), ids=str)
+ODD_SIZES = products(ODD, ODD, ODD)
+
+
+@pytest.mark.parametrize("sizes", tiered(ODD_SIZES, ODD_SIZES[::2], values=True), ids=str)
 def test_odd_shapes(sizes: tuple[int, int, int]) -> None:
     kernel = searched(sizes)
     examine(kernel, draw_inputs(kernel.workload, sum(sizes), "small"))
@@ -132,7 +135,9 @@ def test_the_emitted_c(sizes: tuple[int, int, int]) -> None:
     assert not first_difference(outputs, found.outputs)
 
 
-@pytest.mark.parametrize("name", ["attention", "layernorm", "mlp", "linear_relu"])
+@pytest.mark.parametrize(
+    "name", tiered(["attention", "layernorm", "mlp", "linear_relu"], ["attention", "linear_relu"])
+)
 def test_other_workloads_with_one_bank_and_with_four(name: str) -> None:
     workload = load_workload(ROOT / "workloads" / f"{name}.yaml")
     for banks in (1, 4):

@@ -27,6 +27,7 @@ from hwgen.verify.edits import catch
 from hwgen.verify.examine import examine
 from tests.conformance.test_registers import NATIVE, ROOT, STRICT
 from tests.planted.programs import mutations
+from tests.sampling import THOROUGH, examples
 
 SCHEDULES = ROOT / "workloads" / "schedules"
 SCRIPT = (SCHEDULES / "matmul_two_cores.script").read_text(encoding="utf-8")
@@ -49,7 +50,9 @@ def compiled(m: int, n: int, k: int) -> Compiled:
     return compile_script(product(m, n, k), cores(2), SCRIPT)
 
 
-@pytest.mark.parametrize(("m", "n", "k"), [(48, 64, 32), (13, 33, 257), (31, 401, 20)])
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(48, 64, 32), (13, 33, 257), pytest.param(31, 401, 20, marks=THOROUGH)]
+)
 def test_two_cores_compute_what_one_does(m: int, n: int, k: int) -> None:
     kernel = compiled(m, n, k)
     examine(kernel, draw_inputs(kernel.workload, 1), "both" if have_compiler() else "python")
@@ -58,7 +61,9 @@ def test_two_cores_compute_what_one_does(m: int, n: int, k: int) -> None:
 
 
 @pytest.mark.skipif(not NATIVE, reason="this machine has no AVX-512")
-@pytest.mark.parametrize(("m", "n", "k"), [(127, 513, 255), (200, 401, 300)])
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(127, 513, 255), pytest.param(200, 401, 300, marks=THOROUGH)]
+)
 def test_what_is_emitted_is_right_on_threads(m: int, n: int, k: int) -> None:
     kernel = compiled(m, n, k)
     assert kernel.source.c.count("#pragma omp parallel for num_threads(2)") == 1
@@ -114,7 +119,7 @@ def test_iterations_that_touch_the_same_are_found() -> None:
     kernel = compile_script(product(13, 33, 768), cores(2), ALONE)
     (mutation,) = (m for m in mutations(cores(2)) if m.name == "iterations at once")
     inputs = draw_inputs(kernel.workload, 1)
-    for seed in range(3):
+    for seed in range(examples(1)):
         program = mutation.mutate(kernel.program, seed)
         assert program is not None
         assert catch(program, cores(2), kernel.workload, inputs) in mutation.caught_by

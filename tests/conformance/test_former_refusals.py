@@ -17,7 +17,7 @@ from hwgen.spec.load import load_hardware, parse_workload
 from hwgen.verify.check_program import check_program
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
-from tests.sampling import QUICK
+from tests.sampling import QUICK, THOROUGH
 
 ROOT = Path(__file__).parents[2]
 SATURATING = ROOT / "tests" / "specs" / "saturating.yaml"
@@ -230,8 +230,17 @@ def test_a_host_goes_on_from_blocks_that_calls_lay_out_otherwise(
 HOSTED = ("rewritten twice, and read between", "parts that a third phase reads", "two sums")
 
 
-@pytest.mark.parametrize("spec", ["vta", "gemmini", "davinci_core"])
-@pytest.mark.parametrize("name", HOSTED)
+HOSTS = ("vta", "gemmini", "davinci_core")
+
+
+@pytest.mark.parametrize(
+    ("name", "spec"),
+    [
+        pytest.param(name, spec, marks=THOROUGH if (n + s) % 3 else ())
+        for n, name in enumerate(HOSTED)
+        for s, spec in enumerate(HOSTS)
+    ],
+)
 def test_a_host_does_what_units_cannot(name: str, spec: str) -> None:
     chip = load_hardware(ROOT / "hw_specs" / f"{spec}.yaml")
     held(compile_workload(integers(name, chip), chip, options=QUICK))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ from hwgen.spec.workload import Workload
 from hwgen.verify.edits import catch
 from hwgen.verify.examine import examine
 from hwgen.verify.synchronisation import synchronisation_mutations
-from tests.sampling import QUICK, WHOLE, some
+from tests.sampling import QUICK, THOROUGH, WHOLE, products, some, tiered
 from tests.shim_chips.harness import ORDERS, Shim
 
 ROOT = Path(__file__).parents[2]
@@ -180,11 +181,18 @@ CASES = [
     *(("davinci_core", name, ODD[0]) for name in HALF if name != "mlp"),
     *(("tpu_v1", name, shape) for name in BYTES["tpu_v1"] for shape in (EVEN, *ODD)),
 ]
-BOTH = [pytest.param(*case, id="-".join(map(str, case))) for case in some(CASES, 2)]
-SHIMMED = [
-    pytest.param(*case, id="-".join(map(str, case)))
-    for case in some([c for c in CASES if c[2] in (EVEN, ODD[1], ODD[2])], 2)
-]
+
+
+def named(cases: list[tuple[str, str, tuple[int, int, int]]]) -> list[Any]:
+    """Of three cases in the suite one is tried by `make test`."""
+    return [
+        pytest.param(*case, id="-".join(map(str, case)), marks=THOROUGH if n % 3 else ())
+        for n, case in enumerate(some(cases, 2))
+    ]
+
+
+BOTH = named(CASES)
+SHIMMED = named([c for c in CASES if c[2] in (EVEN, ODD[1], ODD[2])])
 
 
 def equal(outputs: dict[str, Array], workload: Workload, inputs: dict[str, Array]) -> None:
@@ -389,8 +397,10 @@ def mlp_bytes(m: int, n: int, k: int, hidden: int) -> Workload:
     )
 
 
-@pytest.mark.parametrize("hidden", [24, 50])
-@pytest.mark.parametrize("spec", ["davinci_core", "tpu_v1"])
+@pytest.mark.parametrize(
+    ("spec", "hidden"),
+    tiered(products(("davinci_core", "tpu_v1"), (24, 50)), [("davinci_core", 24), ("tpu_v1", 50)]),
+)
 def test_layers_whose_width_is_no_multiple_of_the_lanes_compile(spec: str, hidden: int) -> None:
     """Bytes past the end are multiplied by zeros; of floats the processor beside the units takes
     the second sum, as they might be infinite."""
@@ -416,6 +426,7 @@ def test_float16_rounds_alike_everywhere(tmp_path: Path) -> None:
             equal(Shim(c.source, tmp_path).run(inputs), c.workload, inputs)
 
 
+@THOROUGH
 def test_the_workload_that_the_documentation_shows_has_the_cycles_that_it_quotes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

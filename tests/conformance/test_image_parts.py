@@ -21,7 +21,7 @@ from hwgen.spec.load import load_hardware, parse_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import Engine, examine
-from tests.sampling import EVERYTHING, QUICK
+from tests.sampling import EVERYTHING, QUICK, THOROUGH, tiered
 from tests.small_npu import npu_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,14 +67,14 @@ def inputs(case: str) -> dict[str, str]:
     return {f"x{n}": f"{p['i']}, {p['j']}" for n, p in enumerate(PARTS[case][1].values())}
 
 
-@pytest.mark.parametrize("size", [0, 600])
+@pytest.mark.parametrize("size", [0, pytest.param(600, marks=THOROUGH)])
 @pytest.mark.parametrize("case", PARTS)
 def test_statements_store_parts_of_an_output(case: str, size: int) -> None:
     kernel = run(parts("y", case), size, **inputs(case), y=PARTS[case][0])
     assert [i.name for i in kernel.program.images if i.tensor == "y"] == ["y_image"]
 
 
-@pytest.mark.parametrize("size", [0, 400])
+@pytest.mark.parametrize("size", [pytest.param(0, marks=THOROUGH), 400])
 @pytest.mark.parametrize("case", PARTS)
 def test_statements_write_parts_of_what_later_phases_read(case: str, size: int) -> None:
     """Stored and loaded as one image where it does not stay on the chip."""
@@ -92,7 +92,7 @@ OVERLAPS = ALL_OVERLAPS if EVERYTHING else ((0, 0), (8, 0), (8, 600), (15, 0), (
 """By how many rows, and the size of the memory."""
 
 
-@pytest.mark.parametrize(("shift", "size"), OVERLAPS)
+@pytest.mark.parametrize(("shift", "size"), tiered(OVERLAPS, OVERLAPS[:3:2]))
 def test_parts_that_overlap_are_stored_in_their_order(shift: int, size: int) -> None:
     loops = {"i": 16, "j": 16}
     compute = [("y[i, j] = max(x[i, j], 0)", loops), (f"y[i + {shift}, j] = u[i, j] * 2.0", loops)]

@@ -18,7 +18,7 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, make_workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
-from tests.sampling import QUICK
+from tests.sampling import QUICK, tiered
 
 ROOT = Path(__file__).parents[2]
 ENGINE = "both" if have_compiler() else "python"
@@ -38,7 +38,10 @@ def _used(program: Program) -> set[str]:
     return {c.intrinsic for p in units for c in calls(p.body)}
 
 
-@pytest.mark.parametrize(("chip", "layer", "intrinsic", "sides"), QUANTISED)
+@pytest.mark.parametrize(
+    ("chip", "layer", "intrinsic", "sides"),
+    tiered(QUANTISED, [q for q in QUANTISED if "tpu" not in q[0]]),
+)
 def test_quantised_layers_are_requantised_on_the_chip(
     chip: str, layer: str, intrinsic: str, sides: str
 ) -> None:

@@ -33,7 +33,7 @@ from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 from tests.conftest import Mutate
 from tests.made import Made
-from tests.sampling import QUICK
+from tests.sampling import QUICK, THOROUGH, tiered
 
 ROOT = Path(__file__).parents[2]
 ARRAY = ROOT / "hw_specs" / "gemmini.yaml"
@@ -61,7 +61,10 @@ def test_both_factors_of_a_cube_are_read_once() -> None:
         assert found.traffic_bytes("dram", name, "read") == 65536
 
 
-@pytest.mark.parametrize("sizes", [(512, 512, 512), (12544, 256, 64), (784, 1024, 256)])
+@pytest.mark.parametrize(
+    "sizes",
+    tiered([(512, 512, 512), (12544, 256, 64), (784, 1024, 256)], [(512, 512, 512)], values=True),
+)
 def test_products_on_an_array_are_near_their_bound(sizes: tuple[int, int, int]) -> None:
     c = product(*sizes)
     assert c.cycles <= 1.02 * lower_bound(c.program, c.hardware).cycles
@@ -79,7 +82,7 @@ WINDOWS = {"N": 1, "H": 56, "W": 56, "C": 64, "O": 64}
     ("name", "sizes", "most"),
     [
         ("gemm", {"M": 1024, "N": 1024, "K": 1024}, 6_291_456),
-        ("gemm", {"M": 784, "N": 1024, "K": 256}, 1_265_664),
+        pytest.param("gemm", {"M": 784, "N": 1024, "K": 256}, 1_265_664, marks=THOROUGH),
         ("conv2d", WINDOWS, 498_150),
     ],
 )
@@ -296,7 +299,8 @@ LONG = {(512, 512, 512): (534_000, 2_621_440), (784, 1024, 256): (815_000, 4_476
 539,656 and 3,670,016; 959,515 and 10,768,384."""
 
 
-@pytest.mark.parametrize("sizes", LONG)
+@THOROUGH
+@pytest.mark.parametrize("sizes", tiered([*LONG], [(512, 512, 512)], values=True))
 def test_a_host_that_issues_in_order_keeps_the_array_at_work(sizes: tuple[int, int, int]) -> None:
     workload = load_workload(
         ROOT / "workloads" / "gemm_scaled.yaml", dict(zip("MNK", sizes, strict=True))
@@ -317,7 +321,7 @@ READ = {
 17,825,792 of the cubes where parts that stay had two slots in turn, and stores came at once."""
 
 
-@pytest.mark.parametrize("sizes", READ)
+@pytest.mark.parametrize("sizes", tiered([*READ], [(512, 512, 512), (3136, 128, 512)], values=True))
 def test_of_what_takes_as_long_an_array_loads_little(sizes: tuple[int, int, int]) -> None:
     workload = load_workload(
         ROOT / "tests" / "gemmini" / "workloads" / "gemm_unbiased.yaml",

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from tests.conformance.known_effects import CASES, execute
+from tests.sampling import tiered
 from tests.unit.tree.toy import start
 
 KNOWN = (
@@ -22,7 +23,7 @@ def test_all_are_covered() -> None:
     assert set(KNOWN) <= used
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", tiered([*CASES], [n for n in CASES if n != "tile"]))
 def test_known_effect(name: str) -> None:
     case = CASES[name]
     s = start(case.workload, case.chip).replay(case.script)

@@ -31,6 +31,7 @@ from hwgen.spec.affine import Affine, affine
 from hwgen.spec.hardware import HardwareSpec
 from tests.conformance.test_registers import NATIVE, STRICT, executed, product
 from tests.inner_loops import disassembled, inner_loops, on_the_stack
+from tests.sampling import QUICK, THOROUGH
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -68,13 +69,22 @@ def in_parts(kernel: Compilation) -> Tiling:
 
 
 @pytest.mark.skipif(not NATIVE, reason="this machine has no AVX-512")
-@pytest.mark.parametrize(("m", "n", "k"), [(48, 96, 512), (25, 70, 33), (127, 513, 255)])
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(48, 96, 512), (25, 70, 33), pytest.param(127, 513, 255, marks=THOROUGH)]
+)
 def test_a_product_is_right(m: int, n: int, k: int) -> None:
     executed(found(m, n, k), m, n, k)
 
 
 @pytest.mark.skipif(not NATIVE, reason="this machine has no AVX-512")
-@pytest.mark.parametrize(("m", "n", "k"), [(14, 112, 40), (13, 101, 39), (12, 96, 33)])
+@pytest.mark.parametrize(
+    ("m", "n", "k"),
+    [
+        (14, 112, 40),
+        pytest.param(13, 101, 39, marks=THOROUGH),
+        pytest.param(12, 96, 33, marks=THOROUGH),
+    ],
+)
 def test_sums_in_parts_are_right(m: int, n: int, k: int) -> None:
     """Whole parts and the last of them shorter, as all tiles of both levels."""
     kernel = built(found(14, 112, 40), in_parts(found(14, 112, 40)))
@@ -107,7 +117,7 @@ def _innermost(loop: Node) -> bool:
 
 
 @pytest.mark.skipif(not (NATIVE and shutil.which("objdump")), reason="no AVX-512, or no objdump")
-@pytest.mark.parametrize("sizes", [(48, 96, 512), (127, 513, 255)])
+@pytest.mark.parametrize("sizes", [pytest.param((48, 96, 512), marks=THOROUGH), (127, 513, 255)])
 def test_no_vector_is_on_the_stack_in_the_inner_loop(
     sizes: tuple[int, int, int], tmp_path: Path
 ) -> None:
@@ -209,8 +219,8 @@ def test_panels_of_blocked_weights_are_read_one_after_the_other() -> None:
     """What calls of a tile read of a tensor that is blocked already lies together, and packing
     walks through it by the furthest steps outside."""
     file = ROOT / "benchmarks" / "conv2d_blocked.yaml"
-    workload = hwgen.load_workload(file, {"H": 7, "W": 7, "C": 512, "O": 512})
-    program = compile_workload(workload, chip()).program
+    workload = hwgen.load_workload(file, {"H": 7, "W": 7, "C": 128, "O": 128})
+    program = compile_workload(workload, chip(), QUICK).program
     loops = [n.body for n in nodes(program.body) if isinstance(n, Loop)]
     tiles = [[c for c in body if isinstance(c, Call) and c.intrinsic == "load"] for body in loops]
     reads = [[moved(c, "src").constant for c in tile] for tile in tiles if len(tile) > 1]

@@ -13,7 +13,7 @@ from hwgen.spec.load import parse_hardware
 from hwgen.spec.source import read_document
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
-from tests.sampling import QUICK
+from tests.sampling import QUICK, tiered
 
 ROOT = Path(__file__).parents[2]
 
@@ -61,7 +61,7 @@ def check(kernel: Compilation) -> None:
             examine(kernel, inputs, engine)
 
 
-@pytest.mark.parametrize("rows", [16, 48, 64, 100, 1000])
+@pytest.mark.parametrize("rows", tiered([16, 48, 64, 100, 1000], [48, 1000]))
 def test_a_store_that_reads_a_loaded_buffer_too(rows: int) -> None:
     """An iteration later, the load of the one after next has taken its slot."""
     spec = array()

@@ -29,7 +29,7 @@ from hwgen.verify.check_program import check_program
 from hwgen.verify.chips.draws import Spec
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
-from tests.sampling import QUICK
+from tests.sampling import QUICK, THOROUGH, tiered
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINES = ("python", "c") if have_compiler() else ("python",)
@@ -57,7 +57,7 @@ def compiled(name: str, sizes: dict[str, int]) -> Compilation:
     )
 
 
-@pytest.mark.parametrize(("name", "sizes"), CASES, ids=str)
+@pytest.mark.parametrize(("name", "sizes"), tiered(CASES, CASES[1::2]), ids=str)
 def test_each_byte_crosses_the_bus_once(name: str, sizes: dict[str, int]) -> None:
     kernel = compiled(name, sizes)
     inputs = draw_inputs(kernel.workload, 1)
@@ -96,6 +96,7 @@ def test_buffers_share_addresses_only_one_after_the_other() -> None:
         check_program(replace(kernel.program, buffers=moved), kernel.hardware)
 
 
+@THOROUGH
 def test_an_intermediate_that_does_not_fit_goes_through_off_chip_memory() -> None:
     workload = make_workload(
         name="too_wide",
@@ -261,8 +262,13 @@ def events(spec: Spec, flags: int) -> Spec:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["tokens", "events"])
-@pytest.mark.parametrize("size", [1600, 3500])
+@pytest.mark.parametrize(
+    ("size", "kind"),
+    tiered(
+        [(1600, "tokens"), (1600, "events"), (3500, "tokens"), (3500, "events")],
+        [(1600, "tokens"), (3500, "events")],
+    ),
+)
 def test_a_phase_waits_for_the_slot_that_an_earlier_one_used_last(size: int, kind: str) -> None:
     """Which of a buffer's slots that is depends on the number of tiles; buffers share room."""
     spec = with_local(size)

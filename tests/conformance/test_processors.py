@@ -18,6 +18,7 @@ from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 from hwgen.verify.rounding import unexplained
 from tests.samples import ROOT, WORKLOADS
+from tests.sampling import THOROUGH
 from tests.shim.cuda import device
 
 CHIPS = tuple(p for p in sorted((ROOT / "hw_specs").glob("*.yaml")) if not load_hardware(p).units)
@@ -41,8 +42,15 @@ BUSY = Options(parallel_cycles=0.0)
 
 every_kernel = pytest.mark.parametrize(
     ("chip", "workload"),
-    [pytest.param(c, w, id=f"{c.stem}-{w.stem}") for c in CHIPS for w in WORKLOADS],
+    [
+        pytest.param(
+            chip, workload, id=f"{chip.stem}-{workload.stem}", marks=THOROUGH if (c + w) % 2 else ()
+        )
+        for c, chip in enumerate(CHIPS)
+        for w, workload in enumerate(WORKLOADS)
+    ],
 )
+"""Each workload on every second chip is tried by `make test`."""
 
 
 @cache

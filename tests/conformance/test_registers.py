@@ -31,6 +31,7 @@ from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 from tests.conftest import Golden
 from tests.inner_loops import disassembled, inner_loops, on_the_stack
+from tests.sampling import tiered
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = (ROOT / "workloads" / "schedules" / "matmul_panels.script").read_text(encoding="utf-8")
@@ -97,7 +98,7 @@ def executed(kernel: Compiled, m: int, n: int, k: int) -> None:
     assert np.all(found[m * n :] == 7.0)
 
 
-@pytest.mark.parametrize(("m", "n", "k"), SIZES[:-2])
+@pytest.mark.parametrize(("m", "n", "k"), tiered(SIZES[:-2], [SIZES[0], *SIZES[2:-2]]))
 def test_a_product_in_panels_is_right(m: int, n: int, k: int) -> None:
     kernel = compiled(SCRIPT, m, n, k)
     examine(kernel, draw_inputs(kernel.workload, 1), "both" if have_compiler() else "python")

@@ -26,7 +26,7 @@ from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 from tests.samples import PAIRS
-from tests.sampling import EVERYTHING, QUICK, WHOLE
+from tests.sampling import EVERYTHING, QUICK, THOROUGH, WHOLE
 
 ROOT = Path(__file__).resolve().parents[2]
 VTA = ROOT / "hw_specs" / "vta.yaml"
@@ -55,8 +55,8 @@ def _compiled(
 @pytest.mark.parametrize(
     ("chip", "path"),
     [
-        pytest.param(*pair, id=f"{pair[0].stem}-{pair[1].stem}")
-        for pair in (PAIRS if EVERYTHING else PAIRS[1::2])
+        pytest.param(*pair, id=f"{pair[0].stem}-{pair[1].stem}", marks=THOROUGH if n % 2 else ())
+        for n, pair in enumerate(PAIRS if EVERYTHING else PAIRS[1::2])
     ],
 )
 def test_a_script_replays_to_the_same_bytes(path: Path, chip: Path) -> None:
@@ -299,7 +299,7 @@ def test_any_beginning_of_the_best_script_goes_on_to_it(
 TILES = ("n_o, n_i = s.split('n', factor=16)", "k_o, k_i = s.split('k', factor=16)")
 
 
-@pytest.mark.parametrize("sizes", [{}, {"M": 64}])
+@pytest.mark.parametrize("sizes", [{}, pytest.param({"M": 64}, marks=THOROUGH)])
 def test_tiles_alone_are_a_script_in_any_order(sizes: dict[str, int]) -> None:
     """n by 16, k by 16, as the asker writes it: nothing but inputs and outputs leaves the chip."""
     workload = load_workload(ROOT / "workloads" / "linear_relu.yaml", sizes)

@@ -35,7 +35,7 @@ from hwgen.verify.data import draw_inputs
 from hwgen.verify.edits import catch
 from hwgen.verify.examine import Engine, examine
 from hwgen.verify.synchronisation import synchronisation_mutations
-from tests.sampling import QUICK, WHOLE
+from tests.sampling import QUICK, WHOLE, tiered
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINES: tuple[Engine, ...] = ("python", "c") if have_compiler() else ("python",)
@@ -58,8 +58,8 @@ def names(kernel: Compilation) -> list[str]:
 LARGE: list[tuple[str, dict[str, int], dict[str, int]]] = [
     # By tensor, how often its bytes are loaded at least.
     ("mlp", {"M": 260, "H": 260}, {"h1": 1}),
-    ("mlp", {"M": 300, "H": 300, "G": 240}, {"h1": 1, "h2": 1}),
     ("attention", {"L": 280, "D": 16}, {"s": 2, "e": 2, "p": 1}),
+    ("mlp", {"M": 300, "H": 300, "G": 240}, {"h1": 1, "h2": 1}),
     ("layernorm", {"M": 260, "N": 300}, {"c": 2}),
 ]
 
@@ -70,7 +70,7 @@ def large(name: str, sizes: tuple[tuple[str, int], ...]) -> Compilation:
     return spilled(load_workload(ROOT / "workloads" / f"{name}.yaml", dict(sizes)), hardware)
 
 
-@pytest.mark.parametrize(("name", "sizes", "loads"), LARGE, ids=str)
+@pytest.mark.parametrize(("name", "sizes", "loads"), tiered(LARGE, LARGE[:2]), ids=str)
 def test_what_does_not_fit_is_stored_and_loaded(
     name: str, sizes: dict[str, int], loads: dict[str, int]
 ) -> None:
@@ -91,7 +91,7 @@ def test_what_does_not_fit_is_stored_and_loaded(
                 assert (read > 0) == (tensor.name in loads), tensor.name
 
 
-@pytest.mark.parametrize(("name", "sizes", "loads"), LARGE[:3], ids=str)
+@pytest.mark.parametrize(("name", "sizes", "loads"), tiered(LARGE[:3], LARGE[:2]), ids=str)
 def test_reports_count_it_and_the_bound_does_not(
     name: str, sizes: dict[str, int], loads: dict[str, int]
 ) -> None:
@@ -216,6 +216,20 @@ KINDS: dict[str, Synchronization] = {
 }
 
 
+every_kind = pytest.mark.parametrize(
+    "kind",
+    tiered(
+        [*KINDS],
+        [
+            k
+            for k in KINDS
+            if k not in ("tokens through the core", "barrier", "events", "semaphores")
+        ],
+    ),
+)
+"""Those that come in two forms in one of them, by `make test`."""
+
+
 @cache
 def synchronised(kind: str) -> Compilation:
     """By the whole search: a wait by way of the core needs a call of it in between."""
@@ -223,14 +237,14 @@ def synchronised(kind: str) -> Compilation:
     return spilled(layers(), hardware, WHOLE)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@every_kind
 def test_the_load_waits_for_the_store(kind: str) -> None:
     kernel = synchronised(kind)
     assert names(kernel) == ["h"]
     examine(kernel, draw_inputs(kernel.workload, 1, "small"))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@every_kind
 def test_without_the_wait_it_is_a_race(kind: str) -> None:
     """All that orders what follows the store after it, dropped: the checker sees the image."""
     kernel = synchronised(kind)
@@ -248,7 +262,7 @@ def test_without_the_wait_it_is_a_race(kind: str) -> None:
     assert catch(broken, kernel.hardware, kernel.workload, inputs) == "H760"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@every_kind
 def test_mutants_are_caught(kind: str) -> None:
     kernel = synchronised(kind)
     inputs = draw_inputs(kernel.workload, 1, "small")

@@ -23,7 +23,7 @@ from hwgen.spec.load import load_hardware, load_workload, make_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
-from tests.sampling import QUICK
+from tests.sampling import QUICK, tiered
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEDULES = ROOT / "workloads" / "schedules"
@@ -201,7 +201,10 @@ def fewer() -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize(("script", "without"), fewer())
+FEWER = list(fewer())
+
+
+@pytest.mark.parametrize(("script", "without"), tiered(FEWER, FEWER[::3] + FEWER[-1:]))
 def test_with_fewer_slots_or_no_shifts_it_is_slower_or_larger(script: str, without: str) -> None:
     """A buffer whose slots no longer suffice for the shifts lives further out: it holds what all
     iterations of a loop use, each its own entries, or is waited for."""
@@ -367,7 +370,7 @@ s.tensorize('c', 'store')
     assert right(kernel)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", tiered(range(20), range(0, 20, 4)))
 def test_whatever_is_shifted_and_shared_it_is_right(seed: int) -> None:
     """Slots, places and shifts drawn at random; those that are legal are taken."""
     draws = random.Random(seed)

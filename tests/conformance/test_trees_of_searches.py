@@ -12,7 +12,7 @@ from hwgen.pipeline import compile_kernel
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
-from tests.sampling import QUICK
+from tests.sampling import QUICK, tiered
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -37,7 +37,7 @@ PAIRS: tuple[tuple[str, str, dict[str, int]], ...] = (
 )
 
 
-@pytest.mark.parametrize(("chip", "name", "sizes"), PAIRS, ids=str)
+@pytest.mark.parametrize(("chip", "name", "sizes"), tiered(PAIRS, PAIRS[::2]), ids=str)
 def test_the_tree_of_a_search_is_right(chip: str, name: str, sizes: dict[str, int]) -> None:
     hardware = load_hardware(ROOT / "hw_specs" / f"{chip}.yaml")
     path = ROOT / "workloads" / f"{name}.yaml"

@@ -12,6 +12,7 @@ from hwgen.errors import HwgenError
 from hwgen.pipeline import compile_workload
 from hwgen.spec.find import shipped_in
 from tests.commands import run
+from tests.sampling import THOROUGH
 
 FLOATS = {"T": "float32", "ACC": "float32"}
 TYPES: dict[str, dict[str, str]] = {
@@ -42,8 +43,14 @@ def test_every_chip_is_here() -> None:
     assert {p.stem for p in shipped_in("hw_specs")} == set(TYPES)
 
 
-@pytest.mark.parametrize("workload", SIZES)
-@pytest.mark.parametrize("chip", TYPES)
+@pytest.mark.parametrize(
+    ("chip", "workload"),
+    [
+        pytest.param(chip, workload, marks=THOROUGH if (c + w) % 2 else ())
+        for c, chip in enumerate(TYPES)
+        for w, workload in enumerate(SIZES)
+    ],
+)
 def test_a_kernel_for_every_chip(chip: str, workload: str) -> None:
     hardware = hwgen.load_hardware(chip)
     loaded = hwgen.load_workload(workload, SIZES[workload], of(chip, workload))

@@ -19,7 +19,7 @@ from hwgen.spec.load import load_hardware, load_workload
 from hwgen.verify.check_program import check_program
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
-from tests.sampling import QUICK
+from tests.sampling import QUICK, tiered
 
 ROOT = Path(__file__).parents[2]
 NPU = "npu_shared_buffer"
@@ -91,7 +91,18 @@ def completed(case: str) -> Compiled:
     return complete_script(workload, hardware, script, "mine.py", QUICK)
 
 
-@pytest.mark.parametrize("case", CASES)
+THE_SAME = (
+    "a cache inside of tiles",
+    "a sum beside its copy",
+    "an initialisation apart",
+    "tiles in one of several phases",
+    "loops of one as one",
+    "scales that a store applies",
+)
+"""What begins as another case does, in another place or on another chip."""
+
+
+@pytest.mark.parametrize("case", tiered([*CASES], [c for c in CASES if c not in THE_SAME]))
 def test_it_is_completed_as_it_begins(case: str) -> None:
     made = completed(case)
     workload, hardware = made.workload, made.hardware

@@ -116,7 +116,7 @@ MORE = {"d": "int8[N]", "e": "int32[M, N]", "f": "int8[N, M]"}
     st.integers(0, 9),
 )
 @settings(
-    max_examples=examples(12),
+    max_examples=examples(6),
     deadline=None,
     derandomize=True,
     suppress_health_check=(HealthCheck.too_slow,),

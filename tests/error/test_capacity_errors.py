@@ -24,7 +24,7 @@ from hwgen.polyhedral.search.search import Candidate
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from tests.conftest import Golden
-from tests.sampling import QUICK
+from tests.sampling import QUICK, THOROUGH
 
 ROOT = Path(__file__).parents[2]
 GOLDENS = Path(__file__).parent / "compile"
@@ -264,7 +264,7 @@ def test_of_a_search_of_phases(golden: Golden) -> None:
     golden(GOLDENS / "capacity_search_phases.txt", str(error))
 
 
-@pytest.mark.parametrize("dimension", [0, 1])
+@pytest.mark.parametrize("dimension", [0, pytest.param(1, marks=THOROUGH)])
 def test_of_a_search_a_tensor_may_be_so_large(dimension: int) -> None:
     """The extent that the error allows fits; one more does not."""
     hardware = chip("npu_shared_buffer")

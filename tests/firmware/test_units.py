@@ -20,6 +20,7 @@ from hwgen.codegen.vendor_stub import stub, vendor_headers
 from hwgen.model.compiled import have_compiler
 from tests.firmware import harness
 from tests.firmware.cases import CASES, Case, compiled, drawn, firmware
+from tests.sampling import tiered
 from tests.shim.harness import STRICT, compile_c
 
 pytestmark = pytest.mark.skipif(not have_compiler(), reason="no C compiler")
@@ -37,7 +38,7 @@ def on_the_host(
     return harness.run_host(compiled(*key).source, drawn(*key))
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", tiered(CASES, CASES[::2]), ids=str)
 def test_it_gives_what_the_host_target_gives(case: Case) -> None:
     """Bit for bit on the chip's model, whatever is in the workspace, of which it leaves the
     outside alone."""

@@ -21,7 +21,7 @@ from hwgen.verify.data import first_difference
 from tests.gemmini import emitted, emitted_text
 from tests.gemmini.emitted import Case, Schedule, assert_agrees, case, chip, compiled
 from tests.gemmini.emitted_text import Macro
-from tests.sampling import WHOLE, some
+from tests.sampling import WHOLE, some, tiered
 
 needs_compiler = pytest.mark.skipif(not have_compiler(), reason="no C compiler")
 
@@ -74,8 +74,11 @@ TILED = (
 """Several tiles in every loop, the last of each shorter."""
 
 
+SOME = some([*GEMMS, *CONVOLUTIONS, *TILED], 2)
+
+
 @needs_compiler
-@pytest.mark.parametrize("which", some([*GEMMS, *CONVOLUTIONS, *TILED], 2), ids=str)
+@pytest.mark.parametrize("which", tiered(SOME, SOME[::2]), ids=str)
 def test_kernel(which: Case) -> None:
     """Nothing but the header's rules and the reference: no code of the compiler's is shared."""
     c = compiled(which)
@@ -137,7 +140,7 @@ def _host_code(c: Compilation) -> str:
 
 
 @needs_compiler
-@pytest.mark.parametrize("which", IN_PLACE, ids=str)
+@pytest.mark.parametrize("which", tiered(IN_PLACE, IN_PLACE[::2]), ids=str)
 def test_plain_tensors_are_used_where_they_are(which: Case) -> None:
     """Whole blocks of 16 or not: the host allocates, copies and packs nothing. The header knows the
     caller's arrays to the byte, their inputs as read only."""

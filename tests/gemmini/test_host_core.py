@@ -17,7 +17,7 @@ from tests.gemmini.host_core import (
     innermost,
     retired,
 )
-from tests.sampling import WHOLE
+from tests.sampling import WHOLE, tiered
 
 counted = pytest.mark.skipif(not can_count(), reason="no RISC-V compiler, or no emulator")
 read = pytest.mark.skipif(not can_read_loops(), reason="no compiler for x86-64, or no objdump")
@@ -40,13 +40,13 @@ def _count(which: Case) -> Retired:
 
 
 @counted
-@pytest.mark.parametrize("which", [*KERNELS, IN_PARTS], ids=str)
+@pytest.mark.parametrize("which", tiered([*KERNELS, IN_PARTS], [KERNELS[0], IN_PARTS]), ids=str)
 def test_a_macro_takes_few_instructions(which: Case) -> None:
     assert _count(which).per_macro <= MOST
 
 
 @read
-@pytest.mark.parametrize("which", KERNELS, ids=str)
+@pytest.mark.parametrize("which", tiered(KERNELS, KERNELS[:1]), ids=str)
 def test_innermost_loops_have_few_instructions_for_a_macro(which: Case) -> None:
     """As text, so on any such machine; and more where loops are not unrolled."""
     c = compiled(which, WHOLE)

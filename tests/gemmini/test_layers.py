@@ -17,6 +17,7 @@ from hwgen.verify.edits import catch
 from hwgen.verify.examine import examine
 from tests.gemmini import emitted
 from tests.gemmini.emitted import Case, assert_agrees, case, chip, compiled
+from tests.sampling import tiered
 
 needs_compiler = pytest.mark.skipif(not have_compiler(), reason="no C compiler")
 
@@ -37,7 +38,7 @@ def phased(which: Case) -> Compilation:
 
 
 @needs_compiler
-@pytest.mark.parametrize("which", CASES, ids=str)
+@pytest.mark.parametrize("which", tiered(CASES, CASES[::2]), ids=str)
 def test_kernel(which: Case) -> None:
     """Against the header, which shares no code with the compiler: one fence for each layer."""
     c = phased(which)
@@ -62,7 +63,7 @@ def test_kernel(which: Case) -> None:
     assert len(fences(c.program)) == len(BETWEEN[which.workload])
 
 
-@pytest.mark.parametrize("which", CASES, ids=str)
+@pytest.mark.parametrize("which", tiered(CASES, CASES[::2]), ids=str)
 def test_every_check(which: Case) -> None:
     c = phased(which)
     inputs = emitted.inputs(c.workload, 0)

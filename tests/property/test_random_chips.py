@@ -24,7 +24,7 @@ from hwgen.verify.chips.phases import phased_workload
 from hwgen.verify.chips.sync import KINDS, synchronise_otherwise
 from hwgen.verify.chips.used import FEATURES
 from tests.property.oracle import judge, read
-from tests.sampling import examples
+from tests.sampling import THOROUGH, examples, tiered
 
 ROOT = Path(__file__).parents[2]
 VTA = ROOT / "hw_specs" / "vta.yaml"
@@ -158,7 +158,9 @@ def test_loops_that_run_at_least_twice(size: int, code: str) -> None:
     assert judge(workload, parse_hardware(spec)) == code
 
 
-@pytest.mark.parametrize("base", [None, SHIPPED], ids=["invented", "variants"])
+@pytest.mark.parametrize(
+    "base", [None, pytest.param(SHIPPED, marks=THOROUGH)], ids=["invented", "variants"]
+)
 def test_most_chips_are_read(base: Spec | None) -> None:
     """A generator of refused chips would let every other test pass."""
     specs = [random_chip(Pick(Random(seed).choice), base) for seed in range(60)]
@@ -201,9 +203,10 @@ RARE = {
 @pytest.mark.parametrize(
     ("base", "count", "seed"),
     [
-        (None, 20, 0),
+        (None, 20, 40),
+        pytest.param(None, 20, 0, marks=THOROUGH),
         (VTA, 8, 0),
-        (ROOT / "tests" / "specs" / "two_stage.yaml", 5, 0),
+        pytest.param(ROOT / "tests" / "specs" / "two_stage.yaml", 5, 0, marks=THOROUGH),
     ],
     ids=lambda value: value.stem if isinstance(value, Path) else str(value or 0),
 )
@@ -217,7 +220,10 @@ def test_random_chips(base: Path | None, count: int, seed: int) -> None:
         assert missing <= set(RARE)
 
 
-@pytest.mark.parametrize(("feature", "seeds"), RARE.items())
+@pytest.mark.parametrize(
+    ("feature", "seeds"),
+    tiered([*RARE.items()], [(f, s) for f, s in RARE.items() if "sums" in f or len(s) == 1]),
+)
 def test_rare_features_are_drawn(feature: str, seeds: tuple[int, ...]) -> None:
     """One of some draws at least."""
     found = [check(draw_of(seed)) for seed in seeds]
@@ -247,9 +253,10 @@ def test_variants_keep_the_features_of_their_chip() -> None:
             if "registers" in c} >= {1, 2}  # fmt: skip
 
 
+@THOROUGH
 def test_most_variants_of_a_small_array_have_workloads_that_they_run() -> None:
     """What its stores make of a sum: no plain cast."""
-    report = chip_campaign(examples(15), 0, base=ROOT / "tests" / "specs" / "row_array.yaml")
+    report = chip_campaign(examples(8), 0, base=ROOT / "tests" / "specs" / "row_array.yaml")
     assert report.ok, chips_text(report, Path())
     assert report.tally.features["stationary operands"] >= 0.2 * report.tally.drawn
 

@@ -28,7 +28,7 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.spec.ranges import Range
 from hwgen.spec.workload import Workload
-from tests.sampling import QUICK
+from tests.sampling import QUICK, examples, tiered
 
 ROOT = Path(__file__).parents[2]
 RELAXED = settings(deadline=None, derandomize=True)
@@ -129,9 +129,9 @@ def merge(found: Ranges, key: Hashable, more: Sequence[Range]) -> None:
     ]
 
 
-@pytest.mark.parametrize("pair", SHAPES, ids="-".join)
+@pytest.mark.parametrize("pair", tiered([*SHAPES], [*SHAPES][::2], values=True), ids="-".join)
 @given(data=st.data())
-@settings(RELAXED, max_examples=3)
+@settings(RELAXED, max_examples=examples(2))
 def test_the_range_is_that_of_the_calls(pair: tuple[str, str], data: st.DataObject) -> None:
     sizes = {name: data.draw(extents, name) for name in SHAPES[pair]}
     program, hardware, sites = lowered(*pair, sizes)
@@ -178,7 +178,7 @@ def moving(draw: st.DrawFn) -> CallSite:
 
 
 @given(moving())
-@settings(RELAXED, max_examples=300)
+@settings(RELAXED, max_examples=examples(300))
 def test_slots_that_turn_with_what_moves(site: CallSite) -> None:
     (address,) = site.addresses
     spans = {x.name: range(x.low, x.high) for x in site.loops}

@@ -38,6 +38,7 @@ from hwgen.verify.schedules import (
     run_batch,
 )
 from tests.conftest import Mutate
+from tests.sampling import THOROUGH
 from tests.shim.cuda import device
 
 pytestmark = pytest.mark.skipif(not have_compiler(), reason="no C compiler")
@@ -56,12 +57,16 @@ SHIM = Target(
 )
 
 
+LOOPS = "split tile fuse reorder parallel vectorize compute_at cache_read pad"
+PLACES = "compute_inline compute_root rfactor decompose_reduction cache_write"
+
+
 @pytest.mark.parametrize(
     ("spec", "target", "count", "seed", "taken"),
     [
-        (CPU, HOST, 40, 1, "split tile fuse reorder parallel vectorize compute_at cache_read pad"),
-        (CPU, HOST, 40, 2, "compute_inline compute_root rfactor decompose_reduction cache_write"),
-        (CALLS, HOST, 36, 5, "tensorize double_buffer transform_layout storage_align prefetch"),
+        (CPU, HOST, 44, 5, f"{LOOPS} {PLACES}"),
+        pytest.param(CPU, HOST, 40, 1, LOOPS, marks=THOROUGH),
+        (CALLS, HOST, 20, 2, "tensorize double_buffer transform_layout storage_align prefetch"),
         (CUDA, SHIM, 34, 16, "bind unroll set_scope set_store_predicate create_group pragma"),
     ],
     ids=["cpu", "cpu again", "calls", "cuda"],

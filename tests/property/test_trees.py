@@ -26,7 +26,7 @@ EDGES = (16, 3, 4)
 """Of the matrix unit's tiles: its calls take whole loops, parts of them, and tails."""
 SEEDS = 40
 """Schedules in which what is missing must be found."""
-DRAWN = SEEDS if EVERYTHING else 12
+DRAWN = SEEDS if EVERYTHING else 8
 """Schedules of one test."""
 BLOCKS = 50 if EVERYTHING else 1
 

@@ -19,6 +19,7 @@ from hwgen.passes.cache import ScheduleCache, canonical
 from hwgen.passes.phase import Compilation, SearchOptions
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
+from tests.sampling import tiered
 
 ROOT = Path(__file__).parents[2]
 SPEC = ROOT / "hw_specs" / "vta.yaml"
@@ -163,7 +164,7 @@ EDITS: dict[str, Edit] = {
 }
 
 
-@pytest.mark.parametrize("name", EDITS)
+@pytest.mark.parametrize("name", tiered([*EDITS], [*EDITS][::3]))
 def test_a_file_that_does_not_fit_is_ignored(
     name: str, tmp_path: Path, searches: list[int]
 ) -> None:

@@ -24,6 +24,7 @@ from hwgen.verify.chips.campaign import Tally as ChipTally
 from hwgen.verify.schedules import ScheduleReport
 from hwgen.verify.schedules import Tally as ScheduleTally
 from hwgen.verify.tree_campaign import TreeReport, TreeTally
+from tests.sampling import THOROUGH
 
 ROOT = Path(__file__).resolve().parents[3]
 SPEC = str(ROOT / "hw_specs" / "vta.yaml")
@@ -314,6 +315,7 @@ def test_a_wrong_result_is_an_error(monkeypatch: pytest.MonkeyPatch, capsys: Tex
     assert "40 of 40 elements differ" in captured.err
 
 
+@THOROUGH
 def test_explain_shows_the_bindings_that_generate_takes(capsys: Text) -> None:
     kernel = ["--spec", SPEC, "--workload", "depthwise_conv2d"]
     assert main(["generate", *kernel, "--stage", "match"]) == 0

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from hwgen.cli import main
 from hwgen.cli.stages import NEST_STAGES, STAGES
 from hwgen.spec.expression import DTYPES
 from tests.samples import CHIPS_WITH_UNITS
@@ -27,16 +31,20 @@ def asked(*words: str, folder: Path = ROOT, shell: str = "bash") -> list[str]:
             "_TYPER_COMPLETE_FISH_ACTION": "get-args",
         },
     }[shell]
-    done = subprocess.run(
-        [sys.executable, "-m", "hwgen"],
-        env=os.environ | environment | {"_HWGEN_COMPLETE": f"complete_{shell}"},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stderr == ""
-    return done.stdout.split()
+    environment["_HWGEN_COMPLETE"] = f"complete_{shell}"
+    out, told, before = io.StringIO(), io.StringIO(), Path.cwd()
+    with (
+        mock.patch.dict(os.environ, environment),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(told),
+    ):
+        os.chdir(folder)
+        try:
+            main([])
+        finally:
+            os.chdir(before)
+    assert told.getvalue() == ""
+    return out.getvalue().split()
 
 
 def test_chips_by_name() -> None:

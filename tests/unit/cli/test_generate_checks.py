@@ -15,6 +15,7 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from tests.planted.kernels import with_program
 from tests.planted.programs import mutations
+from tests.sampling import THOROUGH
 
 ROOT = Path(__file__).resolve().parents[3]
 GEMM = ["--workload", "gemm", "--set", "M=2", "--set", "N=20", "--set", "K=40"]
@@ -44,11 +45,18 @@ def breaking(name: str, workload: str) -> Compile:
     return compile_kernel
 
 
+SMALL = ("--set", "M=8")
 MUTATED = [
     ("vta", GEMM, "buffer past its memory", "H732"),
     ("vta", GEMM, "micro-kernel memory overflow", "H734"),
-    ("npu_shared_buffer", ["--workload", "mlp"], "overlapping buffers", "H733"),
-    ("npu_shared_buffer", ["--workload", "mlp"], "unbound address", "H737"),
+    ("npu_shared_buffer", ["--workload", "mlp", *SMALL], "overlapping buffers", "H733"),
+    pytest.param(
+        "npu_shared_buffer",
+        ["--workload", "mlp", *SMALL],
+        "unbound address",
+        "H737",
+        marks=THOROUGH,
+    ),
 ]
 
 

@@ -13,7 +13,7 @@ import pytest
 from hwgen.cli import app, inspect, main
 from hwgen.errors import HwgenError
 from tests.samples import CHIPS_WITH_UNITS
-from tests.sampling import products
+from tests.sampling import products, tiered
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -139,11 +139,14 @@ def test_help_loads_nothing_heavy() -> None:
     assert done.stderr == "[]\n"
 
 
+RELU = ["generate", "--spec", "vta", "--workload", "relu", "--set", "M=1", "--set", "N=16"]
+
+
 @pytest.mark.parametrize(
     ("words", "loads"),
     [
-        (("generate", "--spec", "vta", "--workload", "relu"), False),
-        (("generate", "--spec", "vta", "--workload", "relu", "--stage", "cost"), True),
+        ((*RELU,), False),
+        ((*RELU, "--stage", "cost"), True),
     ],
     ids=str,
 )
@@ -244,7 +247,8 @@ def body(*_, **__):
             time.sleep(60)
         return run(self, case)
     campaign.Runner._run = slow
-    campaign.campaign(Path('hw_specs/vta.yaml'), [Path('workloads/add.yaml')], 9, 0)
+    specs, workloads = Path('hw_specs'), Path('workloads')
+    campaign.campaign(specs / 'cpu_generic.yaml', [workloads / 'add.yaml'], 9, 0)
 """
 LOST = """
 class Dying:
@@ -278,7 +282,10 @@ COMMANDS = {"alone": WAITING, "shared": SHARED, "verify": CAMPAIGN}
 ENDED = {signal.SIGINT: (130, "interrupted\n"), signal.SIGTERM: (143, "terminated\n")}
 
 
-@pytest.mark.parametrize(("command", "everyone", "sent"), products([*COMMANDS], (0, 1), [*ENDED]))
+SENT = products([*COMMANDS], (0, 1), [*ENDED])
+
+
+@pytest.mark.parametrize(("command", "everyone", "sent"), tiered(SENT, SENT[:-1]))
 def test_a_signal_ends_a_command_with_its_status(
     command: str, everyone: bool, sent: signal.Signals
 ) -> None:

@@ -12,6 +12,7 @@ import hwgen
 from hwgen.cli import main
 from hwgen.model.c_compiler import find_compiler, have_compiler
 from hwgen.spec.source import read_document
+from tests.sampling import tiered
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = ["--workload", "gemm", "--set", "M=2", "--set", "N=16", "--set", "K=32"]
@@ -36,7 +37,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("units", "sync"), KINDS)
+@pytest.mark.parametrize(
+    ("units", "sync"), tiered(KINDS, [*{sync: (units, sync) for units, sync in KINDS}.values()])
+)
 def test_a_first_chip_compiles_and_its_c_too(units: int, sync: str, here: Path) -> None:
     assert main(["init", "first", "--units", str(units), "--sync", sync]) == 0
     hardware = hwgen.load_hardware("first")

@@ -16,6 +16,7 @@ from hwgen.pipeline import SearchOptions
 from hwgen.spec.load import load_hardware
 from tests.commands import run
 from tests.samples import CHIPS_WITH_UNITS, ROOT
+from tests.sampling import tiered
 
 CHIP = next(p for p in CHIPS_WITH_UNITS if p.stem == "vta")
 LOOPS = next(
@@ -148,7 +149,10 @@ def test_files_that_are_no_scripts(file: Path, capsys: Text) -> None:
     assert refused(file, capsys).startswith(f"{file}: error[H418]: ")
 
 
-@pytest.mark.parametrize(("tile", "fits"), [(2048, 1024), (4096, 1024), (9000, 1024)])
+TOO_LARGE = [(2048, 1024), (4096, 1024), (9000, 1024)]
+
+
+@pytest.mark.parametrize(("tile", "fits"), tiered(TOO_LARGE, TOO_LARGE[:1]))
 def test_a_tile_that_is_too_large_is_an_error_of_the_script(
     tile: int, fits: int, file: Path, capsys: Text
 ) -> None:

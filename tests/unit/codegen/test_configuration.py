@@ -27,7 +27,7 @@ from hwgen.spec.load import load_hardware
 from tests.sampling import examples
 
 SPEC = Path(__file__).parents[2] / "specs" / "row_array.yaml"
-RELAXED = settings(deadline=None, derandomize=True, max_examples=150)
+RELAXED = settings(deadline=None, derandomize=True, max_examples=examples(60))
 FOUR = Const(4)
 
 
@@ -310,7 +310,7 @@ leaves = st.one_of(
 
 
 @given(bodies(leaves))
-@settings(deadline=None, derandomize=True, max_examples=examples(150))
+@settings(deadline=None, derandomize=True, max_examples=examples(80))
 def test_what_the_checker_accepts_runs_with_the_right_state(nodes: tuple[Node, ...]) -> None:
     made = program((write(1), write(2, 1), *nodes))
     found = list(configuration_problems(made, chip(2)))

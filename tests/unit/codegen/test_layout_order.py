@@ -103,7 +103,7 @@ def test_every_element_has_a_place_of_its_own(name: str, data: st.DataObject) ->
 
 @pytest.mark.parametrize("name", CHIPS)
 @given(data=st.data())
-@settings(deadline=None, derandomize=True, max_examples=examples(12))
+@settings(deadline=None, derandomize=True, max_examples=examples(8))
 def test_no_other_order_of_a_buffer_has_fewer_calls(name: str, data: st.DataObject) -> None:
     made = lowered(name, data.draw(tilings(name)))
     trials = Trials(made.parts[0].covered, made.parts[0].whole)

@@ -22,6 +22,7 @@ from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 from tests.conftest import Mutate
 from tests.hosts import NPU, behind_a_host
+from tests.sampling import tiered
 
 
 @cache
@@ -106,8 +107,11 @@ def test_each_iteration_has_one_way_and_its_time(extents: tuple[int, ...]) -> No
         assert sorted(times) == [n + lag for n in range(size)]
 
 
+ENDS = [(20, 28, 36), (32, 16, 24), (8, 20, 40), (20, 8, 8), (5, 3, 2)]
+
+
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("sizes", [(20, 28, 36), (32, 16, 24), (8, 20, 40), (20, 8, 8), (5, 3, 2)])
+@pytest.mark.parametrize("sizes", tiered(ENDS, [ENDS[0], ENDS[4]], values=True))
 @pytest.mark.parametrize(
     "edits",
     [

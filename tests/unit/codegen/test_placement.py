@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hwgen.codegen.layout import BufferLayout
 from hwgen.codegen.placement import Placed, Wanted, by_bank, first_fit
 from hwgen.spec.memory import Banks
+from tests.sampling import examples
 
 
 def wanted(
@@ -70,7 +71,7 @@ def test_slots_larger_than_a_bank_take_several() -> None:
     assert placed.stride % 10 == 0
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_random_placements(data: st.DataObject) -> None:
     banks = Banks(data.draw(st.sampled_from([2, 3, 4])), 32, shared_ports=1)

@@ -23,7 +23,7 @@ from hwgen.verify.edits import catch
 from hwgen.verify.examine import examine
 from hwgen.verify.mutations_configuration import configuration_mutations
 from tests.products import narrowed
-from tests.sampling import QUICK, some
+from tests.sampling import QUICK, some, tiered
 
 SPECS = Path(__file__).parents[2] / "specs"
 Shape = tuple[int, int, int]
@@ -96,7 +96,10 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "work", "shape"), some(CASES, 2))
+SOME = some(CASES, 2)
+
+
+@pytest.mark.parametrize(("name", "work", "shape"), tiered(SOME, SOME[::2]))
 def test_kernels_are_right(name: str, work: str, shape: Shape) -> None:
     c = compiled(name, work, shape)
     inputs = data(c.workload)

@@ -27,7 +27,7 @@ from hwgen.polyhedral.search.choose import LIMITS
 from hwgen.polyhedral.search.search import Candidate, search
 from hwgen.spec.hardware import Barriers, Events, HardwareSpec, Synchronization
 from hwgen.spec.load import parse_workload
-from tests.sampling import EVERYTHING, examples
+from tests.sampling import EVERYTHING, examples, tiered
 from tests.streams import stream_of
 
 ROOT = Path(__file__).parents[3]
@@ -93,7 +93,7 @@ KINDS: dict[str, Synchronization | None] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", tiered([*KINDS], [*KINDS][::2]))
 @settings(max_examples=examples(10), deadline=None, derandomize=True)
 @given(case=st.sampled_from(CASES), number=st.integers(0, 59))
 def test_shortened_loops_stand_for_whole_loops(

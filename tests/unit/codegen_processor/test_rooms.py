@@ -25,6 +25,7 @@ from hwgen.spec.workload import Workload
 from hwgen.verify.examine import examine
 from hwgen.verify.nest_runs import Kernel, run_kernels
 from tests.planted.nests import IN_PLACE, nest_mutations
+from tests.sampling import THOROUGH
 from tests.unit.codegen_processor import samples
 
 needs_compiler = pytest.mark.skipif(not have_compiler(), reason="no C compiler")
@@ -32,9 +33,9 @@ WIDTHS = (64, 200, 48, 160, 96, 128, 32, 256, 72, 144, 40)
 BATCH = 8
 
 
-def layers(batch: int = BATCH, dtype: str = "float32") -> Workload:
-    """Ten fully connected layers, each followed by a relu."""
-    widths = WIDTHS
+def layers(batch: int = BATCH, dtype: str = "float32", number: int = 10) -> Workload:
+    """Fully connected layers, each followed by a relu."""
+    widths = WIDTHS[: number + 1]
     tensors = {"x": f"{dtype}[{batch}, {widths[0]}]"}
     compute: list[str] = []
     before = "x"
@@ -86,7 +87,7 @@ def test_ten_layers_take_what_is_live_at_once(auto: bool) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize("auto", [False, True])
+@pytest.mark.parametrize("auto", [False, pytest.param(True, marks=THOROUGH)])
 def test_one_allocation_for_ten_layers(auto: bool) -> None:
     made = compile_nest(layers(3, "int32"), samples.cpu(), auto=auto)
     assert made.source.c.count("aligned_alloc(") == 1
@@ -187,9 +188,10 @@ def test_declared_arrays_of_other_types_do_not() -> None:
 
 
 def test_launches_share_what_lives_between_them() -> None:
-    program = compile_nest(layers(3), samples.gpu()).program.codes[0]
+    few = layers(3, number=8)
+    program = compile_nest(few, samples.gpu()).program.codes[0]
     assert taken(program, "scratch") < 0.4 * apart(program, "scratch")
-    source = emit_nest(program, samples.gpu(), layers(3))
+    source = emit_nest(program, samples.gpu(), few)
     assert source.c.count("cudaMalloc((void **)&scratch_workspace, ") == 1
 
 

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,7 @@ from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.tree.edit import replace_loop
 from hwgen.polyhedral.tree.loop_tree import Loop as TreeLoop
 from hwgen.spec.load import load_workload, parse_workload
+from tests.sampling import tiered
 from tests.shim.cuda import device
 from tests.unit.codegen_processor import samples
 
@@ -61,7 +63,7 @@ def races(s: Schedule, program: Code | None = None) -> list[str]:
 
 
 @needs_compiler
-@pytest.mark.parametrize("name", samples.WORKLOADS)
+@pytest.mark.parametrize("name", tiered(samples.WORKLOADS, samples.WORKLOADS[::3]))
 def test_a_workload_as_written(name: str) -> None:
     s = samples.schedule(name, samples.gpu(), N=3, K=4, C=2, H=4, W=3)
     assert races(s) == []
@@ -140,8 +142,13 @@ def test_a_barrier_in_divergent_code_is_seen() -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize("threads", [1, 2, 3, 5, 6, 8])
-@pytest.mark.parametrize("serial_first", [False, True])
+@pytest.mark.parametrize(
+    ("serial_first", "threads"),
+    tiered(
+        list(product((False, True), (1, 2, 3, 5, 6, 8))),
+        [(False, 1), (False, 3), (False, 8), (True, 2), (True, 5)],
+    ),
+)
 def test_threads_combine_a_reduction(threads: int, serial_first: bool) -> None:
     s = samples.schedule("matvec", samples.gpu(), M=5, K=23)
     outer, inner = s.split("k", factor=threads)

@@ -18,6 +18,7 @@ from hwgen.polyhedral import isl
 from hwgen.report.text import stage_text
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
+from tests.sampling import THOROUGH
 
 ROOT = Path(__file__).parents[3]
 
@@ -53,7 +54,10 @@ def test_without_a_bound_of_its_own_nothing_is_computed() -> None:
 
 
 @pytest.mark.usefixtures("nothing_outside")
-@pytest.mark.parametrize(("name", "layer"), [("vta", "gemm"), ("npu_shared_buffer", "linear_relu")])
+@pytest.mark.parametrize(
+    ("name", "layer"),
+    [("vta", "gemm"), pytest.param("npu_shared_buffer", "linear_relu", marks=THOROUGH)],
+)
 def test_chips_with_units(name: str, layer: str) -> None:
     workload, hardware = shipped(layer, M=1, N=16, K=16), chip(name)
     found = hwgen.compile_kernel(workload, hardware)

@@ -12,7 +12,7 @@ from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.pipeline import compile_kernel
 from hwgen.report.source_lines import BEGIN, END, c_source, nest_source, script_source, unmarked
 from hwgen.spec.load import load_hardware, load_workload
-from tests.sampling import QUICK
+from tests.sampling import QUICK, THOROUGH
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -70,8 +70,15 @@ def test_a_template_that_has_the_mark_itself_gives_no_lines_and_the_text_as_it_i
     assert source.lines == {}
 
 
-@pytest.mark.parametrize("chip", ["cpu_generic", "cuda_generic"])
-@pytest.mark.parametrize("workload", ["gemm_requant", "layernorm"])
+@pytest.mark.parametrize(
+    ("workload", "chip"),
+    [
+        ("gemm_requant", "cuda_generic"),
+        ("layernorm", "cpu_generic"),
+        pytest.param("gemm_requant", "cpu_generic", marks=THOROUGH),
+        pytest.param("layernorm", "cuda_generic", marks=THOROUGH),
+    ],
+)
 def test_a_block_has_its_innermost_loop(chip: str, workload: str) -> None:
     c = compile_nest(
         load_workload(ROOT / "workloads" / f"{workload}.yaml"),

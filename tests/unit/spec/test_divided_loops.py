@@ -16,6 +16,7 @@ from hwgen.spec.load import load_hardware, make_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
+from tests.sampling import QUICK
 
 NPU = load_hardware(Path(__file__).parents[3] / "hw_specs" / "npu_shared_buffer.yaml")
 Point = tuple[int, ...]
@@ -57,7 +58,7 @@ def test_a_divided_loop_is_split(
     found = run_reference(workload, inputs)["y"]
     for point in product(*map(range, written)):
         assert found[point] == inputs["x"][read(point)]
-    examine(compile_kernel(workload, NPU), inputs)
+    examine(compile_kernel(workload, NPU, options=QUICK), inputs)
 
 
 def test_elements_of_a_sum_may_be_chosen_so() -> None:
@@ -66,7 +67,7 @@ def test_elements_of_a_sum_may_be_chosen_so() -> None:
     found = run_reference(workload, inputs)["y"]
     for h, w in product(range(2), range(2)):
         assert found[h, w] == inputs["x"][2 * h : 2 * h + 2, 3 * w : 3 * w + 3].max()
-    examine(compile_kernel(workload, NPU), inputs)
+    examine(compile_kernel(workload, NPU, options=QUICK), inputs)
 
 
 def test_one_loop_may_be_divided_several_times() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hwgen.errors import HwgenError
 from hwgen.spec.load import load_hardware, load_workload
+from tests.sampling import examples
 
 ROOT = Path(__file__).parents[3]
 JUNK = [
@@ -69,25 +70,25 @@ def _text(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=examples(25), deadline=None, derandomize=True)
 @given(text=mutations(_text("hw_specs/vta.yaml")))
 def test_mutated_vta(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     _check(load_hardware, text, tmp_path_factory.getbasetemp())
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(text=mutations(_text("tests/error/spec_valid.yaml")))
 def test_mutated_small_chip(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     _check(load_hardware, text, tmp_path_factory.getbasetemp())
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(text=mutations(_text("tests/error/spec_valid_processor.yaml")))
 def test_mutated_processor(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     _check(load_hardware, text, tmp_path_factory.getbasetemp())
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(text=mutations(_text("workloads/conv2d_requant.yaml")))
 def test_mutated_workload(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     _check(load_workload, text, tmp_path_factory.getbasetemp())

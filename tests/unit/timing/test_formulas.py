@@ -35,7 +35,7 @@ from hwgen.verify.chips.draw import draw_of
 from tests.hosts_beside import beside
 from tests.samples import PAIRS, ROOT, SMALLER, tiled_gemm_requant
 from tests.samples import chip as first_chip
-from tests.sampling import QUICK, examples, some
+from tests.sampling import QUICK, THOROUGH, examples, some, tiered
 from tests.unit.timing.test_posted import posting
 
 SCHEDULES = ROOT / "workloads" / "schedules"
@@ -103,7 +103,10 @@ def hold(cost: Cost, c: Compiled) -> None:
     assert elsewhere == sum(code.memory_bytes for code in c.program.codes)
 
 
-@pytest.mark.parametrize(("chip", "workload"), some(PAIRS, 4), ids=lambda path: path.stem)
+SOME = some(PAIRS, 4)
+
+
+@pytest.mark.parametrize(("chip", "workload"), tiered(SOME, SOME[:-1]), ids=lambda path: path.stem)
 def test_formulas_give_what_the_models_count(chip: Path, workload: Path) -> None:
     c = compiled(chip, workload)
     hold(c.formulas, c)
@@ -113,10 +116,10 @@ def test_formulas_give_what_the_models_count(chip: Path, workload: Path) -> None
     ("chip", "workload", "sizes"),
     [
         ("vta", "gemm_requant", {"M": 300, "N": 200, "K": 500}),
-        ("npu_shared_buffer", "mlp", {"M": 333}),
+        pytest.param("npu_shared_buffer", "mlp", {"M": 333}, marks=THOROUGH),
         ("npu_shared_buffer", "matmul", {"M": 133, "N": 77, "K": 201}),
         ("vtcm_two_banks", "matmul", {"M": 133, "N": 77, "K": 201}),
-        ("gemmini", "gemm_scaled", {"M": 200, "N": 90, "K": 300}),
+        pytest.param("gemmini", "gemm_scaled", {"M": 200, "N": 90, "K": 300}, marks=THOROUGH),
         ("tpu_v1", "gemm_requant", {"M": 30, "N": 300, "K": 700}),
     ],
     ids=str,
@@ -183,7 +186,9 @@ SCALED = (
 )
 
 
-@pytest.mark.parametrize(("chip", "name", "sizes", "larger", "tiles"), SCALED, ids=str)
+@pytest.mark.parametrize(
+    ("chip", "name", "sizes", "larger", "tiles"), tiered(SCALED, SCALED[1:]), ids=str
+)
 def test_other_trips_give_the_cost_of_a_larger_problem(
     chip: str,
     name: str,

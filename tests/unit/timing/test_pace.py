@@ -27,7 +27,7 @@ from hwgen.pipeline import compile_workload
 from hwgen.spec.expression import Const, Expr, Name, add, multiply
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
-from tests.sampling import EVERYTHING, examples
+from tests.sampling import EVERYTHING, examples, tiered
 from tests.unit.timing.nests import image, operand
 
 ROOT = Path(__file__).parents[3]
@@ -67,7 +67,7 @@ def skipping(program: Program, hardware: HardwareSpec) -> TimingResult:
     return machine.result(stream)
 
 
-@pytest.mark.parametrize(("name", "given", "lanes"), CASES)
+@pytest.mark.parametrize(("name", "given", "lanes"), tiered(CASES, CASES[1:4]))
 def test_what_is_estimated_is_what_is_simulated(
     name: str, given: dict[str, int], lanes: int
 ) -> None:
@@ -164,7 +164,7 @@ def nest(seed: int) -> Program:
     return Program("p", "x", "w", ("a",), ("c",), images, (), (), (outer,))
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @example(4)
 @example(31)
 @example(131)

@@ -17,6 +17,7 @@ from hwgen.model.stream import Stream
 from hwgen.model.timing import FULL_OPERATIONS, estimate_cycles
 from hwgen.spec.expression import Binary, Const, Name
 from tests.samples import chip, tiled_gemm_requant
+from tests.sampling import examples
 from tests.unit.timing.nests import gemm_nest, image
 
 SHAPES = [
@@ -59,7 +60,7 @@ def test_estimate_agrees_with_simulation(program: Program) -> None:
         assert estimate.cycles == full.cycles
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(
     st.tuples(st.integers(1, 6), st.integers(1, 6), st.integers(1, 12)),
     st.tuples(st.integers(1, 12), st.integers(1, 6), st.integers(1, 6)),

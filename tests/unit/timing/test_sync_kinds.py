@@ -20,6 +20,7 @@ from hwgen.model.sync_check import check_synchronisation
 from hwgen.spec.expression import Const
 from hwgen.spec.hardware import Barriers, Events, HardwareSpec, Scoreboard, Synchronization
 from tests.samples import chip
+from tests.sampling import examples
 from tests.unit.timing.nests import image, operand, sizes
 
 UNITS = ("load", "compute", "store")
@@ -368,7 +369,7 @@ def test_random_barriers_agree_with_all_pairs(body: list[Node]) -> None:
     assert _found(COUNTED, _sited(body)) in _expected(COUNTED, _sited(body))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.one_of(_CALLS, _ENDS, _EXCHANGES), max_size=10), st.booleans())
 def test_random_events_agree_with_all_pairs(
     parts: list[Node | tuple[Node, ...]], apart: bool

@@ -22,11 +22,11 @@ from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine, rescaled_terms
 from hwgen.verify.rounding import rounding_bounds
-from tests.sampling import examples
+from tests.sampling import QUICK, examples
 from tests.unit.tree.toy import EXPS, chip, make, start
 
 ENGINE = "both" if have_compiler() else "python"
-QUICK = settings(
+FEW = settings(
     max_examples=examples(6),
     deadline=None,
     derandomize=True,
@@ -69,7 +69,7 @@ def softmax(rows: int, length: int, source: str, terms: str, sums: str) -> Workl
     st.sampled_from([*TERMS]),
     st.sampled_from([*SUMS]),
 )
-@QUICK
+@FEW
 def test_blocks_of_any_size_on_a_processor(
     rows: int, length: int, size: int, source: str, terms: str, sums: str
 ) -> None:
@@ -89,7 +89,7 @@ def test_blocks_of_any_size_on_a_processor(
     st.sampled_from(("max", "scaled")),
     st.sampled_from([*SUMS]),
 )
-@QUICK
+@FEW
 def test_blocks_of_any_size_on_units(
     rows: int, length: int, size: int, source: str, terms: str, sums: str
 ) -> None:
@@ -98,7 +98,8 @@ def test_blocks_of_any_size_on_units(
     if source == "scaled" and length % size:
         size = 1  # No call chooses between an element and none, past the end of the last block.
     workload = softmax(rows, length, source, terms, sums)
-    made = complete_script(workload, chip("npu"), f"s.rescale('top', {size})\n")
+    script = f"s.rescale('top', {size})\n"
+    made = complete_script(workload, chip("npu"), script, options=QUICK)
     examine(made, draw_inputs(workload, length), ENGINE)
 
 

@@ -21,7 +21,7 @@ from hwgen.verify.check_program import check_program
 from hwgen.verify.edits import catch
 from tests.planted.images import IN_PLACE, image_mutations
 from tests.products import narrowed
-from tests.sampling import QUICK
+from tests.sampling import QUICK, THOROUGH
 
 TESTS = Path(__file__).parents[2]
 SPECS = TESTS / "specs"
@@ -54,7 +54,7 @@ def refusal(program: Program, hardware: HardwareSpec, c: Compilation) -> HwgenEr
     [
         ((8, 8, 16), {"x", "w", "b", "y"}),
         ((16, 8, 12), {"b", "y"}),
-        ((9, 12, 16), set[str]()),
+        pytest.param((9, 12, 16), set[str](), marks=THOROUGH),
     ],
 )
 def test_whole_blocks_are_in_place(sizes: tuple[int, int, int], expected: set[str]) -> None:
