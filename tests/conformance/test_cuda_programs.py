@@ -86,13 +86,13 @@ def test_planted_defects_are_found(tmp_path: Path) -> None:
     writer = Writer(tmp_path / "made")
     writer.write(planted(), 20)
     writer.end()
-    code, shown, report = ran(tmp_path / "made", "--most", "2")
+    code, shown, report = ran(tmp_path / "made", "--most", "4")
     found = {k["name"]: k for k in report["kernels"]}
     assert code == 1
     assert {n for n, k in found.items() if k["result"] == "passed"} == {"staged", "last"}, shown
     assert found["text"]["result"] == "build"
     assert found["left_out"]["message"].startswith("c[0, 12] is -91, not ")
     assert "it ends the process" in found["crash"]["message"]
-    assert found["hang"]["message"] == "it does not end in 2 s"
+    assert found["hang"]["message"] == "it does not end in 4 s"
     assert "c[" in found["without_a_barrier"]["message"]
     assert "c[" in found["changed"]["message"]
