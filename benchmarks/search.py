@@ -24,7 +24,8 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"unknown set {which}; there are: small, medium, all\n")
         return 2
     rows: list[tuple[Cell, ...]] = []
-    for case in {"small": SMALL, "medium": MEDIUM, "all": (*SMALL, *MEDIUM)}[which]:
+    cases = {"small": SMALL, "medium": MEDIUM, "all": (*SMALL, *MEDIUM)}[which]
+    for case in cases:
         found = judge(case, every_match=which == "all")
         c = found.compilation
         rows.append((
@@ -32,8 +33,9 @@ def main(arguments: Sequence[str]) -> int:
             c.cycles / c.bound.cycles, c.search.simulated, "yes" if c.search.exhausted else "no",
             found.seconds,
         ))  # fmt: skip
-        if sys.stderr.isatty():
-            sys.stderr.write(f"{len(rows)}: {case}\n")
+        # What is known of a run of an hour that ends too soon.
+        sys.stderr.write(f"{len(rows)}/{len(cases)} {case}: {found.ratio:.3f}\n")
+        sys.stderr.flush()
     sys.stdout.write(table(HEADER, rows) + "\n")
     worst = max(float(row[5]) for row in rows)
     sys.stdout.write(f"{len(rows)} spaces, worst ratio to the best schedule {worst:.3f}\n")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
 from hwgen.codegen.nodes import Call, Loop, nodes
 from hwgen.spec.expression import names
@@ -31,6 +31,16 @@ SAMPLE_ITERATIONS = 8
 
 Zones = dict[int, dict[tuple[int, ...], tuple[Zone, ...]]]
 """Of each loop of a program, by its identity: its zones, by the values that decide on them."""
+
+
+class _Seen(NamedTuple):
+    """An iteration of a loop: the sink's mark where it begins, the operations until then, and of
+    each edge the tokens that are due."""
+
+    iteration: int
+    mark: object
+    emitted: int
+    due: tuple[int, ...]
 
 
 class LoopRunner:
@@ -92,8 +102,8 @@ class LoopRunner:
     def _run_zone(self, zone: Zone) -> None:
         stream, values, slot, body = self.stream, self.stream.values, self.slot, self.body
         v, end, step, stride = zone.start, zone.end, 0, 0
-        seen: dict[Hashable, list[tuple[int, object]]] = {}
-        sample: list[tuple[int, int, object]] = []
+        seen: dict[Hashable, list[_Seen]] = {}
+        sample: list[_Seen] = []
         watching = end - v > 2 * max(1, zone.period)
         structure = max(1, zone.structure)
         sampling = stream.approximate and structure < zone.period
@@ -104,11 +114,11 @@ class LoopRunner:
             if found is None and sampling and stride and (v - zone.start) % stride == 0:
                 found = self._sampled(sample, v)
             if found is not None:
-                before, mark = found
-                times = (end - v) // (v - before)
+                since = v - found.iteration
+                times = (end - v) // since
                 if times:
-                    stream.sink.repeat(mark, times)
-                    v += times * (v - before)
+                    stream.sink.repeat(found.mark, times)
+                    v += times * since
                 watching = sampling = False
                 continue
             already = stream.emitted
@@ -123,38 +133,46 @@ class LoopRunner:
                     for period in (zone.period or structure, structure)
                 )
 
-    def _sampled(self, sample: list[tuple[int, int, object]], v: int) -> tuple[int, object] | None:
+    def _now(self, v: int) -> _Seen:
+        stream = self.stream
+        return _Seen(v, stream.sink.mark(), stream.emitted, (*stream.due,))
+
+    def _even(self, seen: Iterable[_Seen]) -> list[_Seen]:
+        """Those since which as many tokens were taken as sent: of others, nobody would send or take
+        what skipped iterations do."""
+        due = (*self.stream.due,)
+        return [s for s in seen if s.due == due]
+
+    def _sampled(self, sample: list[_Seen], v: int) -> _Seen | None:
         """Past the budget, an iteration from which on the loop has its mean rate, where its whole
         period would take too long; all iterations since have the same calls."""
         stream = self.stream
         if stream.emitted <= stream.budget:
             return None
-        if len(sample) >= 3:
-            first, emitted, _ = sample[0]
-            long = stream.emitted - emitted >= SAMPLE_OPERATIONS
-            if long and v - first >= SAMPLE_ITERATIONS:
+        even = self._even(sample)
+        if len(even) >= 3:
+            long = stream.emitted - even[0].emitted >= SAMPLE_OPERATIONS
+            if long and v - even[0].iteration >= SAMPLE_ITERATIONS:
                 stream.exact = False
-                before, _, mark = sample[len(sample) // 2]
-                return before, mark
-        sample.append((v, stream.emitted, stream.sink.mark()))
+                return even[len(even) // 2]
+        sample.append(self._now(v))
         return None
 
-    def _repeated(
-        self, seen: dict[Hashable, list[tuple[int, object]]], v: int, period: int
-    ) -> tuple[int, object] | None:
+    def _repeated(self, seen: dict[Hashable, list[_Seen]], v: int, period: int) -> _Seen | None:
         """The iteration whose state this one has again, or stands for it past the budget."""
         stream = self.stream
         signature: Hashable = stream.signature(self.touched) if period else v
         alike = seen.setdefault(signature, [])
         for found in reversed(alike[-PHASES:]):
-            if stream.sink.steady(found[1]):
+            if stream.sink.steady(found.mark):
                 return found
         count = sum(map(len, seen.values()))
         spent = stream.emitted > stream.budget or count >= MARKS
         fewest = STATES if stream.emitted <= 2 * stream.budget else FEWEST_STATES
         if stream.approximate and spent and count >= fewest:
-            stream.exact = False
-            every = [state for states in seen.values() for state in states]
-            return sorted(every, key=lambda state: state[0])[count // 2]
-        alike.append((v, stream.sink.mark()))
+            even = self._even(state for states in seen.values() for state in states)
+            if even:
+                stream.exact = False
+                return sorted(even, key=lambda state: state.iteration)[len(even) // 2]
+        alike.append(self._now(v))
         return None

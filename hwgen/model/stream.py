@@ -190,6 +190,8 @@ class Stream:
         self.unit_names = [unit.name for unit in hardware.units]
         exchanged = hardware.tokens or hardware.events
         self.edges = exchanged.edges if exchanged is not None else ()
+        # Of each edge, how many more tokens or signals were sent than waited for.
+        self.due = [0] * len(self.edges)
         # Queues per edge: one, or one per flag.
         self.flags = hardware.events.flags if hardware.events is not None else 1
         self.emitted = 0
@@ -249,6 +251,7 @@ class Stream:
 
     def push(self, edge: int, source: int) -> None:
         """Attach a push to the last operation, or to an empty one."""
+        self.due[edge] += 1
         if self._pops[source]:
             self._nop(source)
         last = self._last
@@ -260,12 +263,14 @@ class Stream:
 
     def pop(self, edge: int, target: int) -> None:
         """Let the next operation of `target` wait for a token."""
+        self.due[edge] -= 1
         if edge in self._pops[target]:
             self._nop(target)
         self._pops[target] = (*self._pops[target], edge)
 
     def signal(self, edge: int, node: Signal | Wait, operations: list[Operation]) -> None:
         """Send the operation of a signal or wait, one of `operations` by the edge's turn."""
+        self.due[edge] += 1 if isinstance(node, Signal) else -1
         turns = self._next_signal if isinstance(node, Signal) else self._next_wait
         turn = turns[edge] % node.count
         turns[edge] = turn + 1

@@ -41,6 +41,8 @@ def no_nodes(*_: object) -> tuple[()]:
         ("", 1505067, 1),
         ("", 1514044, 1),
         ("", 1541158, 1),
+        ("", 1571048, 1),
+        ("", 1573116, 1),
     ],
 )
 def test_variants_are_right_or_refused_for_a_known_reason(chip: str, seed: int, draws: int) -> None:

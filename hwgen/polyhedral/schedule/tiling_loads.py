@@ -24,7 +24,8 @@ class LoadWriter:
     """Edits of one phase. `first`: the stage, before any edit, of each of its workload's
     statements; `storing`: the statements whose results leave the chip; `moved`: where stored
     tensors are first computed, and `merged` the loops around that of outputs beside the last;
-    `tiles`: the key of each tile loop; `reduction`: tile loops of the accumulation;
+    `nests`: the tile loops around each stage's work; `tiles`: the key of each tile loop;
+    `reduction`: tile loops of the accumulation;
     `lanes`: lane loops of each stage; `caches`: the stage that loads a storage; `parts`: of sums
     that are added up in parts, the iterator over these; `wide`:
     of copies entry by entry, the intrinsic that copies several."""
@@ -35,6 +36,7 @@ class LoadWriter:
     storing: list[ScopStatement] = field(default_factory=list[ScopStatement])
     moved: dict[str, str] = field(default_factory=dict[str, str])
     merged: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    nests: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     tiles: dict[str, str] = field(default_factory=dict[str, str])
     reduction: list[str] = field(default_factory=list[str])
     lanes: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
@@ -199,10 +201,21 @@ class LoadWriter:
     def around(self, storage: str, loops: list[str], results: Mapping[str, str]) -> list[str]:
         """The tile loops that a storage is loaded inside, of those that its readers have."""
         takers = {results[n] for n in self.plan.takers({storage}) if n in results}
-        alone = len(takers) == 1 and takers <= {*self.merged}
-        around = self.merged[min(takers)] if alone else loops + self.reduction
+        around = self.common(sorted(takers & {*self.nests})) if takers else loops
+        if not takers <= {*self.merged} or len(takers) > 1:
+            around = around + self.reduction
         outer = {x.key for x in self.tiling.loops[: self.tiling.depth[storage]]}
         return [n for n in around if self.tiles[n] in outer]
+
+    def common(self, stages: Sequence[str]) -> list[str]:
+        """The tile loops that some stages share; none of what is in no stage's."""
+        nests = [self.nests[n] for n in stages]
+        found: list[str] = []
+        for loops in zip(*nests, strict=False):
+            if len({*loops}) > 1:
+                break
+            found.append(loops[0])
+        return found
 
     def _reindexed(
         self,

@@ -263,8 +263,11 @@ class TilingWriter(LoadWriter):
         """Stage of every statement's value, placed, split and ordered; consumers first."""
         s = self.schedule
         results: dict[str, str] = {}
-        apart: set[str] = set()
         final, reduction = self.plan.final, self.reduction
+        for statement in (final, *self._beside()):
+            tensor = self.stage(statement)
+            moved = self.moved.get(tensor, tensor)
+            self.nests[tensor] = self.nests[moved] = self.merged.get(moved, loops)
         for statement in reversed(self.plan.statements):
             tensor = self.stage(statement)
             if tensor in {*self.moved, *self.merged} or statement is final:
@@ -281,13 +284,13 @@ class TilingWriter(LoadWriter):
             inner = any(
                 self.tiling.match.selection.inner(o) for o in self.plan.of(statement, "map")
             )
-            around = self.merged.get(tensor, loops)
-            place = (loops + reduction)[-1:] if inner and not statement.accumulates else around[-1:]
-            # What later phases alone read is needed by none here, nor what is made for that.
+            # What later phases alone read is needed by none here.
             readers = self.own_readers(tensor)
-            if not readers or not apart.isdisjoint(readers):
-                apart.add(tensor)
-            elif place:
+            if tensor not in self.nests:
+                self.nests[tensor] = self.common(readers)
+            around = self.nests[tensor]
+            place = (loops + reduction)[-1:] if inner and not statement.accumulates else around[-1:]
+            if readers and place:
                 s.compute_at(tensor, place[0])
             made = self._arrange(statement, tensor, self.collected if statement is final else ())
             (loops if statement is final and self.collected else reduction).extend(made)

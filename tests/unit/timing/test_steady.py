@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.whole import simulate_timing
-from hwgen.codegen.nodes import Call, Loop
+from hwgen.codegen.nodes import Call, Loop, Node, Pop, Push
 from hwgen.codegen.program import KernelLoop, MicroKernelDef, Program
 from hwgen.model.costs import CycleCosts
 from hwgen.model.machine import Machine
@@ -105,4 +105,32 @@ def test_iterations_that_never_repeat_are_estimated_at_their_mean_rate() -> None
     )  # fmt: skip
     estimate, full = estimate_cycles(program, chip()), simulate_timing(program, chip())
     assert not estimate.exact
+    assert abs(estimate.cycles - full.cycles) <= 0.01 * full.cycles
+
+
+def test_a_mean_rate_leaves_no_token_out() -> None:
+    """Loops that only send them, and others that only wait: whole tiles alone are skipped."""
+    tiles, parts = 100, 160
+    variant = Binary("+", Binary("*", Name("t"), Const(parts)), Name("i"))
+    count = tiles * parts
+    kernel = MicroKernelDef(
+        "k", "reset", (KernelLoop(64, (1,)),), (), tuple((i % 1024,) for i in range(count)), ()
+    )
+    call = Call(0, "reset", "compute", (), (), (), "k", variant)
+
+    def each(*nodes: Node) -> Loop:
+        return Loop("i", Const(0), Const(parts), nodes)
+
+    body = (
+        each(call, Push("compute", "load")),
+        each(Pop("compute", "load"), Push("load", "compute")),
+        each(Pop("load", "compute"), call),
+    )
+    program = Program(
+        "p", "vta", "w", ("a",), ("c",), (image("a", "int8", (16,), (1, 16)),), (), (kernel,),
+        (Loop("t", Const(0), Const(tiles), body),),
+    )  # fmt: skip
+    estimate, full = estimate_cycles(program, chip()), simulate_timing(program, chip())
+    assert not estimate.exact
+    assert estimate.calls == full.calls
     assert abs(estimate.cycles - full.cycles) <= 0.01 * full.cycles
