@@ -20,6 +20,7 @@ from hwgen.pipeline import compile_workload
 from hwgen.polyhedral.schedule.requested import find_chip, find_computation, script_text, unfit
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.search.objective import OBJECTIVES, Objective, check_objective
+from hwgen.polyhedral.search.search import NEAR
 from hwgen.spec.find import nearest
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.shown import Brief
@@ -79,6 +80,8 @@ def build(
         check_objective(hardware, objective)
     if isinstance(given, SearchOptions):
         given = replace(given, objective=objective or given.objective)
+        if given.slack is not None and not 0 <= given.slack <= NEAR - 1:
+            raise unfit("options", f"slack={given.slack}", f"slack from 0 to {NEAR - 1:.2f}")
     if loops and isinstance(given, Options):
         made: Compiled = compile_nest(wanted, hardware, text, auto, file, given)
     elif not loops and isinstance(given, SearchOptions):

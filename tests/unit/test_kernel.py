@@ -25,6 +25,7 @@ from hwgen.kernel import Engine, Kernel
 from hwgen.model.c_compiler import have_compiler
 from hwgen.model.reference import run_reference
 from hwgen.passes.compilation import Compilation
+from hwgen.passes.phase import SearchOptions
 from hwgen.passes.trees import TreeCompilation
 from hwgen.report.figures import timeline
 from hwgen.report.kernels import kernel_html, timeline_svg
@@ -204,6 +205,7 @@ def refused(golden: Golden, name: str, code: str, caught: pytest.ExceptionInfo[H
         ("engine", {"engine": "pyton"}),
         ("sizes", {"sizes": SMALL}),
         ("options", {"options": Options()}),
+        ("slack", {"options": SearchOptions(slack=-0.01)}),
         ("chip", {"chip": hwgen.load_workload("relu")}),
         ("workload", {"workload": 3}),
         ("script", {"script": ["s.split('m', factor=2)"]}),

@@ -415,7 +415,7 @@ class Primitives(History):
 
     @primitive
     def retain(self, tensor: str, loop: str) -> None:
-        """Compute a stage in a loop's first iteration alone: its buffer stays for the others."""
+        """What a loop's iterations compute of a stage stays: each computes what none before has."""
         self._commit(copies.retain(self.state, tensor, loop), "retain", (tensor, loop), {})
 
     @primitive
