@@ -121,6 +121,32 @@ def test_a_row_that_is_still_read_is_not_overwritten(rows: str, fewer: int) -> N
     assert right(convolutions(8, more))
 
 
+def sliding(inputs: int, between: int) -> str:
+    """The script that computes rows again, with those that windows share retained instead, and
+    room for so many rows of the input and of what is between."""
+    script = text("two_convolutions").replace("s.alias('h', 't')\n", "")
+    layouts = "".join(
+        f"s.transform_layout({tensor}, '[i, j, c] -> [i % {rows}, j, c]')\n"
+        for tensor, rows in (("x_local", inputs), ("'h'", between))
+    )
+    retained = "".join(f"s.retain({tensor}, rows)\n" for tensor in ("x_local", "'h'", "'t'"))
+    return script.replace("s.double_buffer(x_local, 2)\n", layouts + retained)
+
+
+@pytest.mark.parametrize("height", [2, 8, 9])
+def test_rows_that_windows_share_are_retained(height: int) -> None:
+    kernel = convolutions(height, sliding(8, 4))
+    assert {t.times for t in crossings(kernel).values()} == {1}
+    assert right(kernel)
+
+
+@pytest.mark.parametrize("rows", [(7, 4), (8, 3)])
+def test_a_window_slides_over_no_row_that_is_still_read(rows: tuple[int, int]) -> None:
+    with pytest.raises(HwgenError, match="H411") as caught:
+        convolutions(8, sliding(*rows))
+    assert "in its place" in caught.value.diagnostic.found
+
+
 def test_rows_that_take_turns_are_in_no_other_place() -> None:
     with pytest.raises(HwgenError, match="H413") as caught:
         convolutions(8, text("two_convolutions_rows") + "s.alias('h', 't')\n")
