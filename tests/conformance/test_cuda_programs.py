@@ -82,6 +82,7 @@ def test_right_kernels_pass(tmp_path: Path) -> None:
     assert code == 0
 
 
+@THOROUGH
 def test_planted_defects_are_found(tmp_path: Path) -> None:
     writer = Writer(tmp_path / "made")
     writer.write(planted(), 20)

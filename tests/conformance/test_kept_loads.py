@@ -258,7 +258,7 @@ PARTS_OF_IMAGES: list[tuple[Objective, dict[str, int]]] = [
 ]
 
 
-@pytest.mark.parametrize(("objective", "sizes"), PARTS_OF_IMAGES)
+@pytest.mark.parametrize(("objective", "sizes"), tiered(PARTS_OF_IMAGES, PARTS_OF_IMAGES[:1]))
 def test_parts_of_images_bring_what_no_part_before_has(
     objective: Objective, sizes: dict[str, int]
 ) -> None:

@@ -180,6 +180,7 @@ def test_energy_is_not_traffic() -> None:
         assert np.array_equal(outputs["c"], run_reference(loaded, inputs)["c"])
 
 
+@THOROUGH
 def test_phases_and_shared_loops_move_less() -> None:
     """Three layers whose intermediates do not fit whole: in shared loops each byte moves once."""
     sizes = (("M", 4096),)

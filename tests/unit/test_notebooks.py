@@ -11,7 +11,7 @@ import pytest
 
 from hwgen.model.c_compiler import have_compiler
 from tests.conftest import Golden
-from tests.sampling import tiered
+from tests.sampling import THOROUGH
 
 FOLDER = Path(__file__).parents[2] / "docs" / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
@@ -54,7 +54,8 @@ def test_there_are_notebooks() -> None:
 
 
 @pytest.mark.skipif(not have_compiler(), reason="no C compiler")
-@pytest.mark.parametrize("path", tiered(NOTEBOOKS, NOTEBOOKS[1:2]), ids=lambda p: p.stem)
+@THOROUGH
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 def test_a_notebook_shows_what_it_computes(path: Path, tmp_path: Path, golden: Golden) -> None:
     golden(path, executed(path, tmp_path))
 
