@@ -343,6 +343,22 @@ def test_images_that_wait_for_their_place_take_no_longer_than_the_host_does() ->
     assert made.kernel.offchip_bytes <= 1_642_496
 
 
+@THOROUGH
+@pytest.mark.parametrize(
+    ("size", "channels", "cycles", "moved"),
+    [(56, 64, 1_843_000, 1_700_864), (28, 128, 1_846_000, 1_040_384)],
+)
+def test_rows_that_windows_share_are_loaded_once(
+    size: int, channels: int, cycles: int, moved: int
+) -> None:
+    """1,986,560 and 1,073,152 bytes where parts were loaded with what the one before has."""
+    sizes = {"N": 4, "H": size, "W": size, "C": channels, "O": channels}
+    workload = load_workload(ROOT / "workloads" / "conv2d_scaled.yaml", sizes)
+    made = compile_kernel(workload, load_hardware(QUEUES))
+    assert made.cycles <= cycles
+    assert made.kernel.offchip_bytes <= moved
+
+
 def test_the_estimate_of_a_host_that_waits_for_queues_is_near() -> None:
     """Loads, stores and what begins sums share queues with few entries. Where the unit that loads
     has as much to do as the one that computes, each waits for the other now and then."""
