@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from hwgen.autoschedule import Options
+from hwgen.autoschedule.options import Options
 from hwgen.codegen.c_names import C_TYPES
 from hwgen.codegen.source import CSource, Parameter
 from hwgen.errors import HwgenError

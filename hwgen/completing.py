@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 
-from hwgen.autoschedule import Options
+from hwgen.autoschedule.options import Options
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.block_completing import complete_blocks
 from hwgen.passes.compilation import Compilation, Kernel, build

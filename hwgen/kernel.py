@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, get_args
 
-from hwgen.autoschedule import Options
+from hwgen.autoschedule.options import Options
 from hwgen.completing import compile_scripted
 from hwgen.model.inputs import bind_inputs
 from hwgen.model.native import compile_native, runs_here

@@ -8,14 +8,13 @@ from functools import partial
 from math import inf
 from typing import TypeVar
 
-from hwgen.autoschedule import Options
+from hwgen.autoschedule.options import Options
 from hwgen.codegen.image_layout import images_refused
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.compilation import Compilation, Kernel, build
 from hwgen.passes.compiled import Compiled
 from hwgen.passes.decomposing import decomposed
 from hwgen.passes.fusing import several
-from hwgen.passes.hosting import compile_beside
 from hwgen.passes.inlining import REFUSALS, UNMADE, UnitsOf, compile_inlined, replayed
 from hwgen.passes.interleaving import interleaved
 from hwgen.passes.nest_pipeline import compile_nest
@@ -31,7 +30,6 @@ from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.search.objective import check_objective
 from hwgen.polyhedral.search.search import Candidate, SearchResult
-from hwgen.polyhedral.tree.cost import estimate_nest
 from hwgen.polyhedral.tree.versions import versioned
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
@@ -143,6 +141,8 @@ def _cycles_of_processor(workload: Workload, hardware: HardwareSpec) -> float:
     """What a processor takes for all of a workload, as it is written; infinite without one."""
     if hardware.processor is None:
         return inf
+    from hwgen.polyhedral.tree.cost import estimate_nest
+
     schedule = Schedule(workload, hardware)
     return estimate_nest(schedule.resolved, schedule.homes, hardware).cycles
 
@@ -207,5 +207,7 @@ def otherwise(
         return min((k for k in (shared, made) if k is not None), key=options.measure)
     if not hardware.units or hardware.processor is None or not refused.code.startswith(REFUSALS):
         raise refused
+    from hwgen.passes.hosting import compile_beside
+
     with isl.bounded():
         return compile_beside(workload, hardware, units, refused)

@@ -6,7 +6,6 @@ what they refuse is passed over for the next best.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 
@@ -26,8 +25,9 @@ from hwgen.autoschedule.nests import (
     plain_target,
     pristine,
 )
+from hwgen.autoschedule.options import DEFAULTS, Options
 from hwgen.autoschedule.report import Choice, SearchReport
-from hwgen.autoschedule.sharing import WORTH, share_loops, share_out
+from hwgen.autoschedule.sharing import share_loops, share_out
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.search.search import Watch
@@ -36,25 +36,6 @@ from hwgen.polyhedral.tree.edit import main_site
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage
 from hwgen.spec.expression import DTYPES, Access, Name, names, walk
 from hwgen.spec.processor import Processor
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """`attempts`: choices of one nest that are tried before it is left as it is; `parallel_cycles`:
-    work from which on workers are started (`WORTH` times what starting them takes); `seconds`: when
-    to take what was found (never)."""
-
-    attempts: int = 40
-    parallel_cycles: float | None = None
-    seconds: float | None = None
-
-    def worth(self, machine: Processor) -> float:
-        """Cycles of work from which on workers are started."""
-        given = self.parallel_cycles
-        return WORTH * machine.start_cycles if given is None else given
-
-
-DEFAULTS = Options()
 
 SAME = 4
 """Sizes of one structure that are tried: those that follow would be refused alike."""

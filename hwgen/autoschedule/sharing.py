@@ -16,6 +16,7 @@ from math import lcm
 
 from hwgen.autoschedule.lanes import SPARE, has_kind
 from hwgen.autoschedule.nests import attempt, count, take_back
+from hwgen.autoschedule.options import WORTH
 from hwgen.autoschedule.report import Choice
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.tree import loop_edits
@@ -25,9 +26,6 @@ from hwgen.spec.affine import affine
 from hwgen.spec.expression import substitute
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor
-
-WORTH = 1.25
-"""A margin, no property of a machine: the work is estimated, and so is what starting costs."""
 
 
 def share_loops(schedule: Schedule, given: tuple[str, ...]) -> list[Choice]:

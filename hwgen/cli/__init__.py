@@ -14,7 +14,7 @@ BROKEN_PIPE = 141
 TERMINATED = 143
 """128 + the signal's number, as a shell reports it."""
 
-COLLECTED_AFTER = 20_000
+COLLECTED_AFTER = 200_000
 """New objects after which cyclic garbage is looked for: most of what a command makes stays."""
 
 

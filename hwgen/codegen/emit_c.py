@@ -18,7 +18,6 @@ from hwgen.codegen.firmware import firmware_header, in_workspace, pack_file
 from hwgen.codegen.host_plan import HostPlan, host_plan
 from hwgen.codegen.limits import check_kernel
 from hwgen.codegen.nodes import Call, calls
-from hwgen.codegen.processor.emit import emit_nest
 from hwgen.codegen.program import Program
 from hwgen.codegen.software_loops import written_out
 from hwgen.codegen.source import CSource, Parameter
@@ -50,6 +49,8 @@ def emit(program: Program, hardware: HardwareSpec, workload: Workload) -> CSourc
             number that C cannot hold.
     """
     if not hardware.units:
+        from hwgen.codegen.processor.emit import emit_nest
+
         (code,) = program.codes
         return emit_nest(code, hardware, workload)
     plan, written = _plans(program, hardware, workload)

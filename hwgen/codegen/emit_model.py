@@ -39,7 +39,6 @@ from hwgen.codegen.packing import (
     padding,
     pads,
 )
-from hwgen.codegen.processor.emit import emit_code
 from hwgen.codegen.storages import Image
 from hwgen.spec.hardware import HardwareSpec
 
@@ -68,6 +67,8 @@ def emit_model(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
     runs: list[list[str]] = []
     for number, (part, name) in enumerate(zip(plan.program.parts, run_names(plan), strict=True)):
         if isinstance(part, Code):
+            from hwgen.codegen.processor.emit import emit_code
+
             runs.append(emit_code(part, hardware, name, plan.workspace is not None))
             continue
         suffix = f"_{number}" if plan.program.codes else ""

@@ -26,7 +26,6 @@ from hwgen.codegen.nodes import (
     own_calls,
 )
 from hwgen.codegen.packing import packing, pads
-from hwgen.codegen.processor.emit import emit_code
 from hwgen.codegen.program import KernelLoop, MicroKernelDef
 from hwgen.codegen.software_loops import UNROLL
 from hwgen.codegen.storages import Image
@@ -43,6 +42,8 @@ def emit_vendor(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
     defined: list[list[str]] = []
     for part, name in zip(plan.program.parts, run_names(plan), strict=True):
         if isinstance(part, Code):
+            from hwgen.codegen.processor.emit import emit_code
+
             runs.append(emit_code(part, hardware, name, plan.workspace is not None))
             continue
         of_part = _Vendor(replace(plan, program=part), hardware)

@@ -182,12 +182,18 @@ def _repeated(intrinsic: Intrinsic, merged: tuple[Walk, ...], order: Order) -> A
     count = intrinsic.software_loops
     inner = intrinsic.loops[count:]
     best: tuple[tuple[int, int, tuple[int, ...]], Absorption] | None = None
-    for chosen, kept in _choices(merged, [merged] * len(inner)):
-        cut = [_cut(walk, loop) for walk, loop in zip(chosen, inner, strict=True)]
-        hardware = _fill(intrinsic, tuple(walk for walk, _ in cut), inner)
+    every, names = prod(w.extent for w in merged), [o.name for o in intrinsic.operands]
+    fitting = [[w for w in merged if _fits(x, _cut(w, x)[0], names)] for x in inner]
+    for chosen, kept in _choices(merged, fitting):
+        both = zip(chosen, inner, strict=True)
+        cut = [None if walk is None else _cut(walk, loop) for walk, loop in both]
+        taken = prod(x[0].extent for x in cut if x is not None)
+        if best is not None and (1, every // taken) > best[0][:2]:
+            continue
+        hardware = _fill(intrinsic, tuple(None if x is None else x[0] for x in cut), inner)
         if hardware is None:
             continue
-        rest = [*kept, *(outside for _, outside in cut if outside is not None)]
+        rest = [*kept, *(x[1] for x in cut if x is not None and x[1] is not None)]
         candidate = _around(intrinsic, hardware, order.merged(rest, whole=False), order)
         if candidate is None:
             continue
@@ -234,9 +240,9 @@ def _written(intrinsic: Intrinsic) -> int:
     return [o.name for o in intrinsic.operands].index(intrinsic.written.name)
 
 
-def _cut(walk: Walk | None, loop: HardwareLoop) -> tuple[Walk | None, Walk | None]:
+def _cut(walk: Walk, loop: HardwareLoop) -> tuple[Walk, Walk | None]:
     """A loop cut into what a hardware loop takes, and the loop around that."""
-    if walk is None or walk.extent in loop.extent:
+    if walk.extent in loop.extent:
         return walk, None
     inner = loop.extent.multiple(walk.extent)
     if not inner:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from hwgen.autoschedule import autoschedule
+from hwgen.autoschedule.search import autoschedule
 from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.compilation import Compilation

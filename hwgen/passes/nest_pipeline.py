@@ -10,17 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from hwgen.autoschedule import DEFAULTS, Options, SearchReport, autoschedule
-from hwgen.codegen.instances.nests import check_nest_instances
-from hwgen.codegen.processor.races import check
+from hwgen.autoschedule.options import DEFAULTS, Options
 from hwgen.errors import HwgenError
 from hwgen.passes.script_refit import exceeds
 from hwgen.passes.trees import TreeCompilation, compile_tree
 from hwgen.polyhedral.schedule.schedule import Schedule
-from hwgen.polyhedral.tree.cost import NestCost, estimate_nest
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
+
+if TYPE_CHECKING:
+    from hwgen.autoschedule.report import SearchReport
+    from hwgen.polyhedral.tree.cost import NestCost
 
 CANNOT_BE_LOWERED = ("H51", "H62")
 """Storage, and nests, that a legal schedule may have and a processor may not."""
@@ -38,6 +40,8 @@ class NestCompilation(TreeCompilation):
     @cached_property
     def cost(self) -> NestCost:
         """Modelled cycles and traffic, block by block."""
+        from hwgen.polyhedral.tree.cost import estimate_nest
+
         (code,) = self.lowered.program.codes
         return estimate_nest(self.schedule.resolved, self.schedule.homes, self.hardware, code.bound)
 
@@ -76,6 +80,10 @@ def compile_nest(
             a script; H51x storage that does not fit; H62x a nest that cannot be lowered; H747,
             H757 a program that is wrong.
     """
+    from hwgen.autoschedule.search import autoschedule
+    from hwgen.codegen.instances.nests import check_nest_instances
+    from hwgen.codegen.processor.races import check
+
     _check_processor(hardware)
     schedule = Schedule(workload, hardware)
     if script is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hwgen.codegen.instances.nests import check_nest_instances
 from hwgen.codegen.instances.refuted import refuted
 from hwgen.codegen.instances.units import check_units
 from hwgen.codegen.lower.program import Lowered
@@ -32,6 +31,10 @@ def check_instances(program: Program, lowering: Lowered) -> None:
     parts = [p for p in program.parts if isinstance(p, Program)]
     for part, own in zip(lowering.parts, parts, strict=True):
         check_units(part, own)
+    if not lowering.codes:
+        return
+    from hwgen.codegen.instances.nests import check_nest_instances
+
     for placing, code in zip(lowering.codes, program.codes, strict=True):
         if unproved := check_nest_instances(code, placing):
             raise refuted(

@@ -110,7 +110,7 @@ def compile_case(
 
 
 def _compile_nest_ranked(workload: Workload, hardware: HardwareSpec, rank: int) -> Compiled:
-    from hwgen.autoschedule import Options
+    from hwgen.autoschedule.options import Options
     from hwgen.passes.nest_pipeline import compile_nest
 
     options = Options() if rank == 0 else Options(parallel_cycles=0.0)

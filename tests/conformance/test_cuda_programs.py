@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from benchmarks.cuda import Kernel, Writer, made, random, with_data
-from hwgen.autoschedule import Options
+from hwgen.autoschedule.options import Options
 from hwgen.verify.schedules import lowered
 from tests.samples import ROOT
 from tests.sampling import THOROUGH

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hwgen.autoschedule import Options
+from hwgen.autoschedule.options import Options
 from hwgen.model.compiled import have_compiler
 from hwgen.model.numeric import Array
 from hwgen.passes.nest_pipeline import NestCompilation, compile_nest

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pytest
 
 import hwgen
-from hwgen.autoschedule import Options
+from hwgen.autoschedule.options import Options
 from hwgen.cli import main
 from hwgen.errors import HwgenError
 from hwgen.kernel import Engine, Kernel

@@ -7,12 +7,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
-from math import prod
+from math import inf, prod
 
 from hwgen.codegen.lower.blocks import Covered
 from hwgen.codegen.lower.places import Place, Places
 from hwgen.codegen.lower.sites import CallSite, Known
 from hwgen.codegen.lower.trials import Trials
+from hwgen.errors import Tolerating
 from hwgen.spec.hardware import Intrinsic
 
 FREE_STEPS = 64
@@ -43,9 +44,10 @@ def in_best_order(
             ways: list[Place] = []
             for strides in _ways(found[name]):
                 ways.append(replace(found[name], strides=strides))
-                sites = trials.sites(_with(places, found | {name: ways[-1]}), users)
-                costs.append(_calls(sites))
-                if sites is not None and costs[-1] < float("inf") and trials.whole(sites, users):
+                tried = trials.sites(_with(places, found | {name: ways[-1]}), users)
+                calls, sites = _calls(tried, min(costs, default=inf))
+                costs.append(calls)
+                if trials.whole(sites, users):
                     break  # No other order has fewer.
             best = ways[costs.index(min(costs))]
             if best.strides != found[name].strides:
@@ -60,11 +62,19 @@ def _with(places: Places, found: Mapping[str, Place]) -> Places:
     return {use: found[p.name] for use, p in places.items()}
 
 
-def _calls(sites: Sequence[CallSite] | None) -> float:
-    """Calls in all iterations."""
-    if sites is None or not all(map(_begins, sites)):
-        return float("inf")
-    return sum(s.absorbed.issued * prod(x.high - x.low for x in s.loops) for s in sites)
+def _calls(sites: Iterator[CallSite], fewest: float) -> tuple[float, list[CallSite]]:
+    """Calls in all iterations, and their sites, where these are fewer than some; else infinitely
+    many."""
+    seen: list[CallSite] = []
+    calls = 0
+    with Tolerating("H614"):  # No call can be so.
+        for site in sites:
+            calls += site.absorbed.issued * prod(x.high - x.low for x in site.loops)
+            if calls >= fewest or not _begins(site):
+                return inf, []
+            seen.append(site)
+        return calls, seen
+    return inf, []
 
 
 def _begins(site: CallSite) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from hwgen.codegen.c_names import kernel_name
 from hwgen.codegen.configuration import configured
@@ -34,18 +35,19 @@ from hwgen.codegen.lower.unfused import unfused
 from hwgen.codegen.lower.workers import check_workers, parallel_loops
 from hwgen.codegen.nodes import Code, If, Loop, Node, SyncNode
 from hwgen.codegen.placement import Slot
-from hwgen.codegen.processor.lower import Placing, lower_nest
 from hwgen.codegen.program import MicroKernelDef, Program
 from hwgen.codegen.reach import check_reach
 from hwgen.codegen.synchronisation import SyncSite, synchronise
 from hwgen.polyhedral.scop import views_of
 from hwgen.polyhedral.tree.build import build_state
-from hwgen.polyhedral.tree.cost import estimate_nest, nest_bound
 from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree, conjunction
 from hwgen.spec.expression import Binary, Const, Expr, Name
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.memory import Memory
 from hwgen.spec.workload import Workload
+
+if TYPE_CHECKING:
+    from hwgen.codegen.processor.lower import Placing
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,9 @@ def lower_tree(
 def _code(region: Region, whole: Workload | None, hardware: HardwareSpec) -> tuple[Code, Placing]:
     """What the processor runs. `whole`: the workload, where it runs all of that; else units run
     other parts, and wait for it."""
+    from hwgen.codegen.processor.lower import lower_nest
+    from hwgen.polyhedral.tree.cost import estimate_nest, nest_bound
+
     code, placing = lower_nest(region.state, region.homes, hardware)
     intended = region.state if whole is None else build_state(whole)
     bound = nest_bound(intended, hardware.machine)

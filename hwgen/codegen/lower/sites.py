@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -95,7 +95,7 @@ class Known:
         return cls({}, {})
 
 
-def sites_of(items: Sequence[Item]) -> Iterator[CallSite]:
+def sites_of(items: Iterable[Item]) -> Iterator[CallSite]:
     """Every site, in textual order."""
     for item in items:
         match item:
@@ -107,39 +107,37 @@ def sites_of(items: Sequence[Item]) -> Iterator[CallSite]:
 
 @dataclass
 class Builder:
-    """One walk over a peeled tree. `kinds`: of parallel loops, by name; `only`: the blocks whose
-    sites are wanted, if not all; `known`: what has been found out about entries before."""
+    """One walk over a peeled tree. `kinds`: of parallel loops, by name; `known`: what has been
+    found out about entries before."""
 
     covered: Covered
     places: Places
     buffers: Mapping[str, Buffer]
     kinds: Mapping[str, str] = field(default_factory=dict[str, str])
     numbers: Iterator[int] = field(default_factory=count)
-    only: frozenset[str] | None = None
     known: Known = field(default_factory=Known.nothing)
 
     def items(self, pieces: Sequence[Piece], around: tuple[Around, ...] = ()) -> tuple[Item, ...]:
         """The tree of sites."""
         result: list[Item] = []
         for piece in pieces:
-            chain = _chain(piece)
+            chain = chain_of(piece)
             if chain is not None:
-                result += self._calls(*chain, around)
+                result += self.calls(*chain, around)
                 continue
             assert isinstance(piece, Nest)
-            here = self._around(piece)
+            here = self.around(piece)
             result.append(Body(here, self.items(piece.body, (*around, here))))
         return tuple(result)
 
-    def _around(self, nest: Nest) -> Around:
+    def around(self, nest: Nest) -> Around:
+        """A loop of C."""
         return Around(nest.name, nest.low, nest.high, self.kinds.get(nest.name, SERIAL))
 
-    def _calls(
+    def calls(
         self, chain: Sequence[Nest], leaf: Leaf, around: tuple[Around, ...]
     ) -> Iterator[Item]:
         """The calls of a leaf in the loops directly around it."""
-        if self.only is not None and leaf.block.name not in self.only:
-            return
         call = self.covered.calls[leaf.block.name]
         lanes = {loop for _, loop in call.lanes if loop}
         held = [self.places[leaf.block.name, k] for k in range(len(call.operands))]
@@ -150,7 +148,7 @@ class Builder:
         kept |= {n for turn in turns for n in turn.names} | {*self.kinds}
         taking = self._taking_part(leaf, call, chain, kept)
         inside = [x for x in chain if x.name not in kept and x.name not in lanes]
-        outside = tuple(self._around(x) for x in chain if x.name in kept and x.name not in lanes)
+        outside = tuple(self.around(x) for x in chain if x.name in kept and x.name not in lanes)
         walks = [
             Walk(x.high - x.low, tuple(o.coefficient(x.name) for o in offsets)) for x in inside
         ]
@@ -394,7 +392,7 @@ def _offchip(place: Place, *, write: bool) -> Touch:
     return Touch(place.name, Affine(()), 1, write, where, 0, entries, entries, True, offchip=True)
 
 
-def _chain(piece: Piece) -> tuple[list[Nest], Leaf] | None:
+def chain_of(piece: Piece) -> tuple[list[Nest], Leaf] | None:
     """The loops around a leaf that hold nothing else; None where there are several leaves."""
     chain: list[Nest] = []
     while isinstance(piece, Nest):

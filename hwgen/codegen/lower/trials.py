@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import prod
 
 from hwgen.codegen.lower.blocks import Covered
 from hwgen.codegen.lower.live import apart
-from hwgen.codegen.lower.nests import Leaf, Piece, peeled
+from hwgen.codegen.lower.nests import Leaf, Nest, Piece, peeled
 from hwgen.codegen.lower.places import Places
-from hwgen.codegen.lower.sites import Builder, CallSite, Known, sites_of
-from hwgen.errors import Tolerating
+from hwgen.codegen.lower.sites import Builder, CallSite, Known, chain_of, sites_of
 from hwgen.polyhedral.tree.loop_tree import map_blocks
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A leaf, the loops that hold nothing else, and those around them."""
+
+    leaf: Leaf
+    chain: tuple[Nest, ...]
+    around: tuple[Nest, ...] = ()
+
+    @property
+    def iterations(self) -> int:
+        return prod(n.high - n.low for n in (*self.around, *self.chain))
 
 
 class Trials:
@@ -27,26 +39,32 @@ class Trials:
         # When a block runs decides nothing about its calls.
         root = map_blocks(covered.state.root, lambda b: replace(b, shifts=(), band=(), lag=0))
         ordered = {s.tensor for s in covered.state.stages if s.ordered}
-        self.covered, self.pieces = covered, peeled(root, whole, ordered=ordered)
-        self.leaves = Counter(leaf.block.name for leaf in _leaves(self.pieces))
-        self.known = known or Known.nothing()
+        pieces = peeled(root, whole, ordered=ordered)
+        # What is done most often first: it tells soonest that a layout is worse than another.
+        self.leaves = sorted(_leaves(pieces), key=lambda x: -x.iterations)
+        self.covered, self.known = covered, known or Known.nothing()
 
-    def sites(self, places: Places, users: frozenset[str]) -> list[CallSite] | None:
-        """The calls of some blocks; None where no call can be so."""
-        builder = Builder(self.covered, places, apart(places), only=users, known=self.known)
-        with Tolerating("H614"):
-            return list(sites_of(builder.items(self.pieces)))
-        return None
+    def sites(self, places: Places, users: frozenset[str]) -> Iterator[CallSite]:
+        """The calls of some blocks, found one after the other.
+
+        Raises:
+            HwgenError: H614 where no call can be so.
+        """
+        builder = Builder(self.covered, places, apart(places), known=self.known)
+        for x in self.leaves:
+            if x.leaf.block.name in users:
+                around = tuple(map(builder.around, x.around))
+                yield from sites_of(builder.calls(x.chain, x.leaf, around))
 
     def whole(self, sites: Sequence[CallSite], users: frozenset[str]) -> bool:
         """Whether one call does what is to be done in an iteration of the loops around it."""
-        single = len(sites) == sum(self.leaves[block] for block in users)
+        single = len(sites) == sum(x.leaf.block.name in users for x in self.leaves)
         return single and all(s.absorbed.issued == 1 for s in sites)
 
 
-def _leaves(pieces: Sequence[Piece]) -> Iterator[Leaf]:
+def _leaves(pieces: Sequence[Piece], around: tuple[Nest, ...] = ()) -> Iterator[_Place]:
     for piece in pieces:
-        if isinstance(piece, Leaf):
-            yield piece
-        else:
-            yield from _leaves(piece.body)
+        if (chain := chain_of(piece)) is not None:
+            yield _Place(chain[1], tuple(chain[0]), around)
+        elif isinstance(piece, Nest):
+            yield from _leaves(piece.body, (*around, piece))

@@ -123,7 +123,9 @@ def _check_pair(state: LoopTree, writer: Site, other: Site, earlier: str, depth:
     own = writer.block.name == other.block.name
     for access in accesses:
         order = before(w, o, depth)
-        if own:
+        if own and stage.reduces and access in stage.reads:
+            order = "0 = 0"  # What a sum starts from is there before an iteration reads.
+        elif own:
             # Calls take their iterations in any order.
             order = "(" + " or ".join(
                 f"{a} != {b}" for a, b in zip(w.names, o.names, strict=True)

@@ -7,10 +7,11 @@ from functools import cache
 import numpy as np
 import pytest
 
-from hwgen.autoschedule import Options, autoschedule
 from hwgen.autoschedule.cost import Grid, Structure, footprint, grid
 from hwgen.autoschedule.lanes import structures
 from hwgen.autoschedule.nests import nest_of, operand
+from hwgen.autoschedule.options import Options
+from hwgen.autoschedule.search import autoschedule
 from hwgen.codegen.processor.lower import lower_nest
 from hwgen.errors import HwgenError
 from hwgen.model.code import run_code

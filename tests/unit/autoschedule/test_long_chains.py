@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 import hwgen
-from hwgen.autoschedule import Choice, Options, search
+from hwgen.autoschedule import search
+from hwgen.autoschedule.options import Options
+from hwgen.autoschedule.report import Choice
 from hwgen.errors import HwgenError
 from hwgen.passes.nest_pipeline import NestCompilation, compile_nest
 from hwgen.spec.expression import walk

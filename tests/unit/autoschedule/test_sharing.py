@@ -8,7 +8,9 @@ from functools import cache
 import numpy as np
 import pytest
 
-from hwgen.autoschedule import Choice, Options, autoschedule
+from hwgen.autoschedule.options import Options
+from hwgen.autoschedule.report import Choice
+from hwgen.autoschedule.search import autoschedule
 from hwgen.codegen.processor.lower import lower_nest
 from hwgen.model.code import run_code
 from hwgen.model.reference import random_inputs, run_reference

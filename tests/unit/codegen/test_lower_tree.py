@@ -120,6 +120,17 @@ def test_a_place_that_a_later_stage_takes_too_early() -> None:
     right(add("s.alias('a_local', 'c_local')"))
 
 
+def test_a_sum_is_not_in_the_place_of_what_it_adds() -> None:
+    """What it starts from is there before an iteration reads, even where there is but one."""
+    script = "x_local = s.cache_read('x', 'local')\ny_local = s.cache_write('y', 'local')"
+    tensors = dict.fromkeys("xy", "float32[6, 1]")
+    total = scheduled(script, ["y[m, o] += x[m, n]"], **tensors)
+    assert code(total.alias, "x_local", "y_local") == "H411"
+    assert code(total.alias, "y_local", "x_local") == "H411"
+    value = scheduled(script, ["y[m, o] = exp(x[m, o])"], **tensors)
+    value.alias("y_local", "x_local")
+
+
 def chain(script: str) -> Schedule:
     """y from u from t, tile by tile."""
     begin = """

@@ -1,0 +1,31 @@
+"""What a user may ask of the automatic scheduler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hwgen.spec.processor import Processor
+
+WORTH = 1.25
+"""A margin, no property of a machine: the work is estimated, and so is what starting costs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`attempts`: choices of one nest that are tried before it is left as it is; `parallel_cycles`:
+    work from which on workers are started (`WORTH` times what starting them takes); `seconds`: when
+    to take what was found (never)."""
+
+    attempts: int = 40
+    parallel_cycles: float | None = None
+    seconds: float | None = None
+
+    def worth(self, machine: Processor) -> float:
+        """Cycles of work from which on workers are started."""
+        given = self.parallel_cycles
+        return WORTH * machine.start_cycles if given is None else given
+
+
+DEFAULTS = Options()
