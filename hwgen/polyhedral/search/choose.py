@@ -38,12 +38,12 @@ OF_CHIP = ("H611", "H616")
 LACKING = 24
 """Candidates with such an error, before any can be built, after which others are not tried."""
 
-SIMULATED, SIMULATED_SHORT = 8, 12
-"""Candidates whose cycles are simulated at most before the best is taken; of a short kernel more,
-as latencies, which the estimate knows least about, are a larger part of it."""
+SIMULATED = 8
+"""Candidates whose cycles are simulated at most before the best is taken."""
 
 SHORT_KERNEL = 20_000
-"""Cycles up to which a kernel is short."""
+"""Cycles up to which a kernel is short: latencies, which the estimate knows least about, are a
+large part of it."""
 
 FORETELLING, TRUSTED = 3, 1.015
 """Candidates that are simulated before estimates of others are believed, and the ratio by which
@@ -56,15 +56,8 @@ caches, which no simulation sees, are in both."""
 CLOSE = 1.01
 """Cycles over the lower bound at which no better schedule is looked for."""
 
-REFINED, REFINEMENTS = 3, 4
-"""How many of the best schedules of a short kernel, of alike ones one, are refined, and in how many
-steps."""
-
-NEAR = 1.03
-"""Cycles over the best's up to which a schedule is refined beside it."""
-
-KEPT = 2
-"""How many of the best schedules are tried with loads that happen once."""
+REFINEMENTS = 4
+"""Steps in which the best schedule of a short kernel is refined."""
 
 GAIN = 0.99
 """A refined schedule must take less than this part of the cycles: its program is often longer."""
@@ -78,7 +71,7 @@ taken; of a phase among others."""
 ALIKE = 1e-6
 """Estimated energies that differ by less are equal: they are sums of floats."""
 
-THRIFTY = 12
+THRIFTY = 6
 """Candidates that load less than the cheapest and are simulated too, evenly over all of them: of
 what waits for loads, the estimate knows least."""
 
@@ -167,8 +160,7 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
             cycles = tried.cycles(tried.best)
             if shape in built or commuted in built:
                 continue  # another order of the same loops or loads
-            most = SIMULATED_SHORT if cycles <= SHORT_KERNEL else SIMULATED
-            if looked == most or not tried.worth(candidate, least):
+            if looked == SIMULATED or not tried.worth(candidate, least):
                 break
             if tried.foretold(candidate, 1 / tried.tie):
                 looked += 1
@@ -185,25 +177,18 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
     if tried.best is None:
         raise tried.refused[0]
     if tried.built and tried.cycles(tried.best) <= SHORT_KERNEL:
-        first, _ = min(tried.built, key=lambda item: tried.measure(item[1]))
+        first, _ = tried.fastest()
         for candidate in alike[_shape(first)]:
             if tried.ended():
                 break
             tried.add(candidate)
-    measured = {tried.measure(kernel): (c, kernel) for c, kernel in reversed(tried.built)}
-    for _, start in sorted(measured.items(), key=lambda item: item[0])[:REFINED]:
-        cycles = tried.cycles(tried.best)
-        if not CLOSE * least < cycles <= SHORT_KERNEL or tried.cycles(start[1]) > NEAR * cycles:
-            break
-        if tried.ended():
-            break
-        tried.refine(*start)
+    if tried.leads() and CLOSE * least < tried.cycles(tried.best) <= SHORT_KERNEL:
+        tried.refine(*tried.fastest())
     if through_caches(tried.hardware):
         return  # What is loaded less is in the estimate.
     _save(tried, found.thrifty, found.second)
-    for candidate, kernel in sorted(tried.built, key=lambda item: tried.measure(item[1]))[:KEPT]:
-        if tried.measure(kernel)[0] > tried.tie * tried.measure(tried.best)[0]:
-            break
+    if tried.leads():
+        candidate, _ = tried.fastest()
         for other in keepers(tried.hardware, candidate.tiling):
             if tried.ended():
                 return
@@ -246,23 +231,29 @@ def _save(tried: _Tried[K], thrifty: Sequence[Candidate], second: Sequence[Candi
         assert tried.best is not None
         return kernel is not None and kernel.cycles <= tried.tie * tried.best.cycles
 
-    def add(candidate: Candidate) -> K | None:
-        return None if tried.foretold(candidate, tried.tie) else tried.add(candidate)
+    def add(candidate: Candidate, part: float) -> K | None:
+        return None if tried.foretold(candidate, part) else tried.add(candidate)
 
     every = max(1, -(-len(thrifty) // THRIFTY))
-    made = {n: add(thrifty[n]) for n in range(0, len(thrifty), every) if not tried.ended()}
+    made: dict[int, K | None] = {}
+    for n in range(0, len(thrifty), every):
+        if tried.ended():
+            break
+        # Behind one that is as fast, those that load more are of use if they are faster.
+        enough = any(map(good, made.values()))
+        made[n] = add(thrifty[n], 1 / tried.tie if enough else tried.tie)
     high = next((n for n, kernel in made.items() if good(kernel)), 0)
     low = max(0, high - every + 1)
     while low < high and not tried.ended():
         middle = (low + high) // 2
-        low, high = (low, middle) if good(add(thrifty[middle])) else (middle + 1, high)
+        low, high = (low, middle) if good(add(thrifty[middle], tried.tie)) else (middle + 1, high)
     known = [(c.beats, tried.cycles(kernel)) for c, kernel in tried.built if good(kernel)]
     least, cycles = min(known, default=(0.0, 0.0))
     assert tried.best is not None
     slow = cycles > TIE * tried.cycles(tried.best)
     less = [c for c in second if c.beats < least or (c.beats == least and slow)]
     for candidate in less[-SECOND:]:
-        if tried.ended() or good(add(candidate)):
+        if tried.ended() or good(add(candidate, tried.tie)):
             return
 
 
@@ -397,6 +388,16 @@ class _Tried(Generic[K]):
             if order == [x.loop for x in known.loops] and all(smaller):
                 return error
         return None
+
+    def fastest(self) -> tuple[Candidate, K]:
+        """The best by the objective of those that were built, the first of equals."""
+        return min(self.built, key=lambda item: self.measure(item[1]))
+
+    def leads(self) -> bool:
+        """Whether one of them is as good as the best, but for a trifle."""
+        assert self.best is not None
+        limit = self.tie * self.measure(self.best)[0]
+        return any(self.measure(kernel)[0] <= limit for _, kernel in self.built)
 
     def gains(self, kernel: K, best: K, gain: float = 1.0) -> bool:
         """Whether a kernel is better by the objective."""
