@@ -92,11 +92,12 @@ def absorb_in_parts(
 @lru_cache(maxsize=4096)
 def _in_parts(intrinsic: Intrinsic, loops: tuple[Walk, ...], ordered: bool) -> tuple[Part, ...]:
     whole = Part((0,) * len(intrinsic.operands), absorb(intrinsic, loops, ordered=ordered))
-    best = (whole,)
     if whole.absorbed.issued == 1 or intrinsic.micro_kernel is not None:
-        return best
+        return (whole,)
     own = intrinsic.loops[intrinsic.software_loops :]
     limits = {n for x in own for n in x.extent.among or (x.extent.maximum,) if n > 0}
+    fewest, cut = whole.absorbed.issued, None
+    # One cut after the other, the best first: all ways to cut all loops are too many.
     for n, walk in enumerate(loops):
         if ordered and not cuttable(loops, n, _written(intrinsic)):
             continue
@@ -107,12 +108,14 @@ def _in_parts(intrinsic: Intrinsic, loops: tuple[Walk, ...], ordered: bool) -> t
             head = (*loops[:n], Walk(first, walk.strides), *loops[n + 1 :])
             tail = (*loops[:n], Walk(walk.extent - first, walk.strides), *loops[n + 1 :])
             with Tolerating("H614"):  # a part too short for the fields
-                parts = (
-                    *_in_parts(intrinsic, head, ordered),
-                    *(_moved(p, walk, first) for p in _in_parts(intrinsic, tail, ordered)),
-                )
-                best = parts if _issued(parts) < _issued(best) else best
-    return best
+                both = (absorb(intrinsic, x, ordered=ordered).issued for x in (head, tail))
+                if (issued := sum(both)) < fewest:
+                    fewest, cut = issued, (head, tail, walk, first)
+    if cut is None:
+        return (whole,)
+    head, tail, walk, first = cut
+    later = (_moved(p, walk, first) for p in _in_parts(intrinsic, tail, ordered))
+    return (*_in_parts(intrinsic, head, ordered), *later)
 
 
 def cuttable(loops: Sequence[Walk], n: int, written: int) -> bool:
@@ -121,10 +124,6 @@ def cuttable(loops: Sequence[Walk], n: int, written: int) -> bool:
     return loops[n].strides[written] != 0 or all(
         w.strides[written] != 0 or w.extent == 1 for w in loops[:n]
     )
-
-
-def _issued(parts: Sequence[Part]) -> int:
-    return sum(p.absorbed.issued for p in parts)
 
 
 def _moved(part: Part, walk: Walk, iterations: int) -> Part:

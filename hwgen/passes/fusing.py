@@ -21,6 +21,7 @@ from hwgen.passes.inlining import REFUSALS
 from hwgen.passes.phase import DEFAULTS, SearchOptions
 from hwgen.passes.pipeline_ranking import CLOSE
 from hwgen.passes.pipelining import Pipeline, pipelined
+from hwgen.passes.sliding import instances, slid, slides
 from hwgen.passes.trees import TreeCompilation, compile_tree
 from hwgen.passes.worth import is_near, is_scarce
 from hwgen.polyhedral import isl
@@ -48,6 +49,9 @@ TILE = 64
 ALIKE = 1.005
 """Kernels whose cycles differ by less take the same time: the one that moves fewer bytes is
 taken."""
+
+ROWS = (1, 2, 4)
+"""Fewer, where windows slide: blocks of so few do not compute the same again."""
 
 AGAIN = 1.5
 """Instances that may be executed, of those that there are: more of them for several blocks each
@@ -158,9 +162,14 @@ def fused(
         search.slots = 2 if running is None else 3
         for dimension, extent in enumerate(_last(workload).shape):
             wanted = SIZES if sizes_of is None else sizes_of.get(dimension, ())
+            if sizes_of is None and _slides(workload, hardware, dimension):
+                wanted = (*ROWS, *SIZES)
             sizes = [size for size in wanted if size < extent]
-            sketch = Sketch(dimension, sizes[0], running=running) if sizes else None
-            if sketch is None or not _computed_once(workload, hardware, sketch):
+            if not sizes:
+                continue
+            sketch = Sketch(dimension, sizes[0], running=running)
+            schedule = _begun(workload, hardware, sketch)
+            if schedule is None or not _once(schedule, sketch):
                 continue
             outer = _apart(workload, hardware, sketch)
             search.dimension([replace(sketch, outer=x) for x in dict.fromkeys((outer, ()))], sizes)
@@ -177,7 +186,7 @@ def _apart(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> tuple[
         if extent == 1 or dimension == sketch.dimension:
             continue
         schedule = _begun(workload, hardware, mine)
-        if schedule is None or not _once(schedule):
+        if schedule is None or not _once(schedule, mine):
             continue
         around, block = schedule.get_loops(_last(workload).name)[:2]
         moved = [
@@ -195,11 +204,12 @@ def _apart(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> tuple[
 def shareable(workload: Workload, hardware: HardwareSpec) -> bool:
     """Whether all stages may share a loop over blocks of the last one's elements, and do hardly
     anything for several of them."""
-    return any(
-        _computed_once(workload, hardware, Sketch(dimension, SIZES[0]))
-        for dimension, extent in enumerate(_last(workload).shape)
-        if extent > SIZES[0]
-    )
+    for dimension, extent in enumerate(_last(workload).shape):
+        sketch = Sketch(dimension, SIZES[0])
+        schedule = _begun(workload, hardware, sketch) if extent > SIZES[0] else None
+        if schedule is not None and _once(schedule, sketch):
+            return True
+    return False
 
 
 def _extrema(state: LoopTree) -> Iterator[tuple[str, str]]:
@@ -241,7 +251,8 @@ class _Search:
         at, tiles = 0, ()
         every = self._tiled(sketches[-1]) if running is None else [()]
         for tiles in every:
-            for at in reversed(range(min(len(sizes), SIZES.index(USUAL) + 1))):
+            usual = sum(size < SIZES[0] for size in sizes) + SIZES.index(USUAL) + 1
+            for at in reversed(range(min(len(sizes), usual))):
                 found = [
                     (at, x, *made)
                     for at, x in self._alike(sketches, sizes, at, tiles)
@@ -368,7 +379,12 @@ class _Search:
         key = schedule.trace(), self.slots
         if key not in self.made:
             self.watch.spend(STAGE_WORK * len(schedule.state.stages))
-            self.made[key] = _with_room(schedule, self.slots)
+            assert isinstance(choice.inside, frozenset)
+            sliding = slid(schedule, choice.inside)
+            found = _with_room(sliding, self.slots)
+            if found is None and sliding.trace() != schedule.trace():
+                found = _with_room(schedule, self.slots)
+            self.made[key] = found
         return self.made[key]
 
     def _tiled(self, sketch: Sketch) -> Iterator[tuple[tuple[str, str], ...]]:
@@ -456,16 +472,17 @@ def _begun(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> Schedu
     return None
 
 
-def _computed_once(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> bool:
-    """Whether blocks are legal, and hardly anything is computed for several of them."""
+def _slides(workload: Workload, hardware: HardwareSpec, dimension: int) -> bool:
+    """Whether windows slide along a dimension of the result."""
+    sketch = Sketch(dimension, ROWS[-1])
     schedule = _begun(workload, hardware, sketch)
-    return schedule is not None and _once(schedule)
+    return schedule is not None and slides(schedule.state, sketch.loops(schedule))
 
 
-def _once(schedule: Schedule) -> bool:
+def _once(schedule: Schedule, sketch: Sketch) -> bool:
     """Whether hardly any instances of blocks are executed several times."""
-    state = schedule.state
-    done = sum(prod(x.extent for x in site.loops) for site in state.sites)
+    state, loops = schedule.state, sketch.loops(schedule)
+    done = sum(instances(site, loops) for site in state.sites)
     once = sum(prod(n for _, n in state.stage[s.block.stage].iterators) for s in state.sites)
     return done <= AGAIN * once
 

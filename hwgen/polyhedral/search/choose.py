@@ -38,12 +38,12 @@ OF_CHIP = ("H611", "H616")
 LACKING = 24
 """Candidates with such an error, before any can be built, after which others are not tried."""
 
-SIMULATED = 8
-"""Candidates whose cycles are simulated at most before the best is taken."""
+SIMULATED, SIMULATED_SHORT = 8, 12
+"""Candidates whose cycles are simulated at most before the best is taken; of a short kernel more,
+as latencies, which the estimate knows least about, are a larger part of it."""
 
 SHORT_KERNEL = 20_000
-"""Cycles up to which a kernel is short: latencies, which the estimate knows least about, are a
-large part of it."""
+"""Cycles up to which a kernel is short."""
 
 FORETELLING, TRUSTED = 3, 1.015
 """Candidates that are simulated before estimates of others are believed, and the ratio by which
@@ -56,8 +56,12 @@ caches, which no simulation sees, are in both."""
 CLOSE = 1.01
 """Cycles over the lower bound at which no better schedule is looked for."""
 
-REFINEMENTS = 4
-"""Steps in which the best schedule of a short kernel is refined."""
+REFINED, REFINEMENTS = 3, 4
+"""How many of the best schedules of a short kernel, of alike ones one, are refined, and in how many
+steps."""
+
+NEAR = 1.03
+"""Times what the best measures, up to which a schedule is refined beside it."""
 
 GAIN = 0.99
 """A refined schedule must take less than this part of the cycles: its program is often longer."""
@@ -160,7 +164,8 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
             cycles = tried.cycles(tried.best)
             if shape in built or commuted in built:
                 continue  # another order of the same loops or loads
-            if looked == SIMULATED or not tried.worth(candidate, least):
+            most = SIMULATED_SHORT if cycles <= SHORT_KERNEL else SIMULATED
+            if looked == most or not tried.worth(candidate, least):
                 break
             if tried.foretold(candidate, 1 / tried.tie):
                 looked += 1
@@ -177,18 +182,19 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
     if tried.best is None:
         raise tried.refused[0]
     if tried.built and tried.cycles(tried.best) <= SHORT_KERNEL:
-        first, _ = tried.fastest()
+        first, _ = min(tried.built, key=lambda item: tried.measure(item[1]))
         for candidate in alike[_shape(first)]:
             if tried.ended():
                 break
             tried.add(candidate)
-    if tried.leads() and CLOSE * least < tried.cycles(tried.best) <= SHORT_KERNEL:
-        tried.refine(*tried.fastest())
+    for start in tried.leading()[:REFINED]:
+        if tried.ended() or not CLOSE * least < tried.cycles(tried.best) <= SHORT_KERNEL:
+            break
+        tried.refine(*start)
     if through_caches(tried.hardware):
         return  # What is loaded less is in the estimate.
     _save(tried, found.thrifty, found.second)
-    if tried.leads():
-        candidate, _ = tried.fastest()
+    for candidate, _ in tried.leading()[:1]:
         for other in keepers(tried.hardware, candidate.tiling):
             if tried.ended():
                 return
@@ -389,15 +395,13 @@ class _Tried(Generic[K]):
                 return error
         return None
 
-    def fastest(self) -> tuple[Candidate, K]:
-        """The best by the objective of those that were built, the first of equals."""
-        return min(self.built, key=lambda item: self.measure(item[1]))
-
-    def leads(self) -> bool:
-        """Whether one of them is as good as the best, but for a trifle."""
+    def leading(self) -> list[tuple[Candidate, K]]:
+        """Those that were built and are hardly worse than the best, the best first, of alike ones
+        the first."""
         assert self.best is not None
-        limit = self.tie * self.measure(self.best)[0]
-        return any(self.measure(kernel)[0] <= limit for _, kernel in self.built)
+        alike = {self.measure(kernel): (c, kernel) for c, kernel in reversed(self.built)}
+        limit = NEAR * self.measure(self.best)[0]
+        return [alike[known] for known in sorted(alike) if known[0] <= limit]
 
     def gains(self, kernel: K, best: K, gain: float = 1.0) -> bool:
         """Whether a kernel is better by the objective."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 
 from hwgen.polyhedral.tree.build import unique
@@ -437,24 +437,41 @@ def overlaps(state: LoopTree, tensor: str, loop: str) -> bool:
     return all(loop in s.names and new_in(s, loop) is not None for s in mine)
 
 
-def new_in(site: Site, loop: str) -> Expr | None:
-    """Condition: a block computes what it has not in the iteration of a loop before; None where
-    that is always so, or indices do not tell."""
-    first = first_of(loop)
-    moved = [e for _, e in site.block.bindings if loop in names(e)]
-    if not moved:
-        return first
-    index = affine(moved[0])
-    if len(moved) > 1 or index is None:
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What a block computes along an iterator in an iteration of a loop: `extent` elements in a
+    row, at `own` from the first, of which there are `step` less in common with the next."""
+
+    iterator: str
+    own: Affine
+    extent: int
+    step: int
+
+
+def window_of(site: Site, loop: str) -> Window | None:
+    """The window that a loop slides; None where its iterations have nothing in common, or where
+    indices do not tell."""
+    moved = [(i, affine(e)) for i, e in site.block.bindings if loop in names(e)]
+    iterator, index = moved[0] if len(moved) == 1 else ("", None)
+    if index is None:
         return None
-    # A tile begins `step` elements after the one before, and has `last + 1` in a row.
     step = index.coefficient(loop)
     inside = site.names[site.names.index(loop) + 1 :]
     own = Affine(tuple((n, c) for n, c in index.terms if n in inside))
     last = fills((c, site.extents[n]) for n, c in own.terms)
-    if last is None or not 0 < step <= last:
+    return None if last is None or not 0 < step <= last else Window(iterator, own, last + 1, step)
+
+
+def new_in(site: Site, loop: str) -> Expr | None:
+    """Condition: a block computes what it has not in the iteration of a loop before; None where
+    that is always so, or indices do not tell."""
+    first = first_of(loop)
+    if not any(loop in names(e) for _, e in site.block.bindings):
+        return first
+    window = window_of(site, loop)
+    if window is None:
         return None
-    new = Binary(">=", own.expression(), Const(last + 1 - step))
+    new = Binary(">=", window.own.expression(), Const(window.extent - window.step))
     later = Binary("and", Binary(">=", Name(loop), Const(1)), new)
     return Binary("or", first, later)
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hwgen.codegen.hardware_loops import Part, Walk, absorb, absorb_in_parts
+from hwgen.codegen.hardware_loops import Part, Walk, _absorb, absorb, absorb_in_parts
 from hwgen.codegen.nodes import Call, CallOperand, Loop, Node
 from hwgen.codegen.program import Program
 from hwgen.codegen.software_loops import written_out
@@ -21,6 +21,7 @@ from hwgen.errors import HwgenError
 from hwgen.spec.expression import Const, evaluate
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Range
 from hwgen.spec.load import load_hardware
+from hwgen.verify.tree_campaign import drawn_pair
 
 SPECS = Path(__file__).parents[2] / "specs"
 RELAXED = settings(deadline=None, derandomize=True)
@@ -230,3 +231,15 @@ def test_the_longest_loop_a_field_takes_may_be_any() -> None:
     with pytest.raises(HwgenError) as caught:
         absorb(intrinsic, [Walk(7, (2, 5))])
     assert caught.value.code == "H614"
+
+
+def test_a_deep_nest_is_cut_in_few_steps() -> None:
+    """The ways to cut all of its loops are thousands, where calls have short loops."""
+    extents = (2, 16, 16, 3, 3, 8, 5)
+    strides = [(0, 2048, 98304), (1, 1, 768), (768, 16, -48), (240, 0, 15), (16, 4352, 1)]
+    strides += [(0, 256, 12288), (48, 0, 3)]
+    intrinsic = drawn_pair(None, 1633021)[0].intrinsic["multiply"]
+    assert [x.extent.maximum for x in intrinsic.loops if not x.software] == [2, 5]
+    before = _absorb.cache_info().misses
+    absorb_in_parts(intrinsic, list(map(Walk, extents, strides)))
+    assert _absorb.cache_info().misses - before < 100

@@ -1,0 +1,73 @@
+"""Windows that slide along a loop: rows that its iterations share are computed, or loaded, once.
+
+Where a window reads rows around the one that it is for, blocks of rows need some of their
+neighbours'. These stay on the chip from iteration to iteration, in a buffer that holds as many rows
+as are still read, and those that the next iteration brings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from fractions import Fraction
+from math import prod
+
+from hwgen.errors import Tolerating
+from hwgen.polyhedral.schedule.schedule import Schedule
+from hwgen.polyhedral.tree.copies import overlaps, window_of
+from hwgen.polyhedral.tree.loop_tree import LoopTree, Site
+from hwgen.spec.expression import Name
+
+AHEAD = 1
+"""Iterations that rows are computed before they are read, for which there is room."""
+
+
+def slid(schedule: Schedule, loops: Collection[str]) -> Schedule:
+    """The same, with what iterations of some loops compute of a stage kept for those that need it
+    again, where any do and nothing stands against it."""
+    made = schedule.copy()
+    # Who reads comes first: of what only it needs again, nothing is kept.
+    for stage in reversed(made.state.stages):
+        for loop in made.state.site[stage.tensor].names:
+            if loop in loops and overlaps(made.state, stage.tensor, loop):
+                with Tolerating(("H411", "H413")):
+                    _slide(made, stage.tensor, loop)
+    return made
+
+
+def _slide(schedule: Schedule, tensor: str, loop: str) -> None:
+    """What an iteration computes stays for others, in a buffer that holds as much as is needed.
+
+    Raises:
+        HwgenError: H411, H413 where that cannot be.
+    """
+    schedule.retain(tensor, loop)
+    window = window_of(schedule.state.site[tensor], loop)
+    if window is None or loop in schedule.homes[tensor]:
+        return
+    rows = (-(-window.extent // window.step) + AHEAD) * window.step
+    indices = schedule.state.stage[tensor].target.indices
+    own = [f"d{n}" for n in range(len(indices))]
+    held = [
+        f"{name} % {rows}" if index == Name(window.iterator) else name
+        for name, index in zip(own, indices, strict=True)
+    ]
+    schedule.transform_layout(tensor, f"[{', '.join(own)}] -> [{', '.join(held)}]")
+
+
+def slides(state: LoopTree, loops: Collection[str]) -> bool:
+    """Whether iterations of some loops share a part of what they compute of any stage."""
+    return any(window_of(site, n) is not None for site in state.sites for n in _of(site, loops))
+
+
+def instances(site: Site, loops: Collection[str]) -> Fraction:
+    """Instances of a block that are executed once windows slide along some loops."""
+    count = Fraction(prod(x.extent for x in site.loops))
+    for loop in _of(site, loops):
+        times, window = site.extents[loop], window_of(site, loop)
+        if window is not None:
+            count *= Fraction(window.step * (times - 1) + window.extent, window.extent * times)
+    return count
+
+
+def _of(site: Site, loops: Collection[str]) -> list[str]:
+    return [n for n in site.names if n in loops]
