@@ -121,6 +121,8 @@ def test_what_calls_read_where_it_lies_is_found() -> None:
     assert (rows[0].intrinsic.name, rows[1].name) == ("fma", "fma_direct")
     assert reading_in_place(chip(), selection, "b_panels") is None
     assert reading_in_place(chip(), selection, "b_zmm") is None
+    stored = replace(selection, fetches=("a",))
+    assert reading_in_place(chip(), stored, "a_rows") is None, "it lies by vectors"
     space, _ = choose_space(chip(), kernel.match)
     good = in_place(kernel)
     assert contains_levels(space, good)

@@ -47,7 +47,10 @@ def reading_in_place(
     hardware: HardwareSpec, selection: Selection, storage: str
 ) -> tuple[Operation, Intrinsic] | None:
     """The only operation that reads what is loaded into a storage, and the intrinsic that does the
-    same with that operand where it lies off chip; of several, the first by name."""
+    same with that operand where it lies off chip; of several, the first by name. What the chip's
+    own calls have written lies as these write it, not as such a call would read it."""
+    if selection.storage(storage).tensor in selection.fetches:
+        return None
     loads = [o for o in selection.operations if o.kind == "load" and o.written == storage]
     readers = [o for o in selection.operations if storage in o.storages and o not in loads]
     if len(loads) != 1 or len(readers) != 1 or not copies(loads[0].intrinsic):
