@@ -12,6 +12,7 @@ from hwgen.codegen.program import Program
 from hwgen.polyhedral.match.matching import Match
 from hwgen.polyhedral.search.bound import transfer_work
 from hwgen.polyhedral.search.traffic import Rates
+from hwgen.polyhedral.semantics import copies
 from hwgen.spec.call_cycles import best_rate
 from hwgen.spec.expression import Expr, evaluate
 from hwgen.spec.hardware import Bus, HardwareSpec, Intrinsic, Operand
@@ -35,8 +36,9 @@ def lower_bound(program: Program, hardware: HardwareSpec) -> Bound:
     Counted, per unit:
     - every iteration of its on-chip calls, at the best rate of any call of that intrinsic, whose
       overhead is in it: `best_rate`;
-    - every off-chip entry of inputs and outputs that its calls touch, once: reads at one beat per
-      cycle, writes in the longest bursts that the bus allows, updates both ways.
+    - every iteration of calls that compute with what they read off chip, with one beat of it each;
+    - every off-chip entry of inputs and outputs that its other calls touch, once: reads at one beat
+      per cycle, writes in the longest bursts that the bus allows, updates both ways.
 
     Counted, per bus: every byte that is read from an input's image, once, at one beat per cycle.
     Writes have a channel of their own and are on the unit that writes; of posted ones, only what
@@ -51,7 +53,8 @@ def lower_bound(program: Program, hardware: HardwareSpec) -> Bound:
     need["processor"] += sum(code.bound for code in program.codes)
     images: dict[tuple[str, str, str], list[Access]] = {}
     for unit, buffer, operand, access in offchip_accesses(program, hardware):
-        for own in (unit, ""):
+        counted = _computes_off_chip(hardware, hardware.intrinsic[access.nested.call.intrinsic])
+        for own in ("",) if counted else (unit, ""):
             images.setdefault((own, buffer, operand.access), []).append(access)
     touched: dict[tuple[str | int, ...], int] = {}
     for (unit, buffer, kind), accesses in images.items():
@@ -126,7 +129,9 @@ def _largest(need: Counter[str], hardware: HardwareSpec) -> Bound:
 
 def _compute(program: Program, hardware: HardwareSpec) -> Counter[str]:
     chosen: dict[str, Intrinsic] = {
-        i.name: i for i in hardware.intrinsics if i.unit and hardware.offchip_operand(i) is None
+        i.name: i
+        for i in hardware.intrinsics
+        if i.unit and (hardware.offchip_operand(i) is None or _computes_off_chip(hardware, i))
     }
 
     def counted(node: Call | SyncNode) -> tuple[Expr, ...] | None:
@@ -145,8 +150,21 @@ def _compute(program: Program, hardware: HardwareSpec) -> Counter[str]:
 
     work: Counter[str] = Counter()
     for name, count in total(program.body, counted, leaf).items():
-        work[f"unit {chosen[name].unit}"] += int(best_rate(chosen[name]) * count)
+        intrinsic = chosen[name]
+        each = best_rate(intrinsic)
+        if hardware.offchip_operand(intrinsic) is not None:
+            each = evaluate(intrinsic.cycles, {"transfer": 1, "bursts": 1, "beats": 1})
+        work[f"unit {intrinsic.unit}"] += int(each * count)
     return work
+
+
+def _computes_off_chip(hardware: HardwareSpec, intrinsic: Intrinsic) -> bool:
+    """Whether calls of single iterations read an operand off chip and do more than copy it, so that
+    none of these reads can be saved."""
+    operand = hardware.offchip_operand(intrinsic)
+    reads = operand is not None and operand.access == "read"
+    single = not intrinsic.loops and intrinsic.micro_kernel is None
+    return bool(intrinsic.unit) and reads and single and not copies(intrinsic)
 
 
 def write_bound(bus: Bus, size: int, entries: int) -> int:

@@ -44,7 +44,8 @@ class CodeCostsSchema(Model):
     reach_bytes: RateExpr = 1024
     """Steps through memory from which on no prefetcher of the hardware helps."""
     far_cycles: RateExpr = 1
-    """Cycles that each load adds whose steps are that far."""
+    """Cycles that each load adds whose steps are that far, and each row that is copied from that
+    far past the one before."""
     step_cycles: RateExpr = 0.5
     """Cycles that each step of a sum adds to those of a tile: its loop, and addresses."""
     uneven_factor: RateExpr = 4

@@ -116,7 +116,7 @@ def test_a_parallel_loop_starts_as_often_as_it_is_reached() -> None:
 
 def test_iterations_that_touch_the_same_are_found() -> None:
     """Parts of sums over k, added up in memory: all of them to the same elements."""
-    kernel = compile_script(product(13, 33, 768), cores(2), ALONE)
+    kernel = compile_script(product(13, 33, 1536), cores(2), ALONE)
     (mutation,) = (m for m in mutations(cores(2)) if m.name == "iterations at once")
     inputs = draw_inputs(kernel.workload, 1)
     for seed in range(3):
@@ -158,8 +158,12 @@ def test_what_cores_may_not_share_is_refused(loop: str, code: str, says: str) ->
 
 def test_what_runs_in_another_iteration_than_its_own_is_refused() -> None:
     """Loads one tile ahead would be another core's."""
-    lines = "s.double_buffer(a_rows, 2)\ns.shift(a_rows, m_tile, -1)\n"
-    ahead = ALONE + lines
+    rows = (
+        "a_rows = s.cache_read('a', 'rows')\ns.compute_at(a_rows, m_tile)\n"
+        "a_vector, a_lane = s.split('a_rows_1', factor=16)\ns.tensorize(a_lane, 'pack_row')\n"
+        "s.tensorize(lane, 'fma')\ns.double_buffer(a_rows, 2)\ns.shift(a_rows, m_tile, -1)\n"
+    )
+    ahead = ALONE.replace("s.tensorize(lane, 'fma_direct')\n", "") + rows
     compile_script(product(48, 64, 32), cores(2), ahead)
     with pytest.raises(HwgenError, match="no loop in order around it") as caught:
         compile_script(product(48, 64, 32), cores(2), ahead + "s.parallel(m_tile)\n")

@@ -20,7 +20,7 @@ from hwgen.passes.compilation import Compilation, build
 from hwgen.passes.phase import SearchOptions
 from hwgen.pipeline import compile_workload
 from hwgen.polyhedral.caches import through_caches
-from hwgen.polyhedral.match.wide_calls import adding_store, wider_copy
+from hwgen.polyhedral.match.wide_calls import adding_store, reading_in_place, wider_copy
 from hwgen.polyhedral.search.estimate_caches import with_caches
 from hwgen.polyhedral.search.estimate_shape import Cache, Shape
 from hwgen.polyhedral.search.levels import contains_levels
@@ -93,6 +93,52 @@ def test_sums_in_parts_are_right(m: int, n: int, k: int) -> None:
     executed(built(other, in_parts(other)), m, n, k)
 
 
+def in_place(kernel: Compilation) -> Tiling:
+    """The same, with rows read where they lie."""
+    tiling = in_parts(kernel)
+    return replace(tiling, depths=tuple((tiling.depth | {"a_rows": 6}).items()))
+
+
+@pytest.mark.skipif(not NATIVE, reason="this machine has no AVX-512")
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(14, 112, 40), pytest.param(13, 101, 39, marks=THOROUGH)]
+)
+def test_rows_that_are_read_where_they_lie_are_right(m: int, n: int, k: int) -> None:
+    other = found(m, n, k)
+    kernel = built(other, in_place(other))
+    made = {c.intrinsic for c in nodes(kernel.program.body) if isinstance(c, Call)}
+    assert "fma_direct" in made
+    assert made.isdisjoint(("fma", "pack_row", "pack_one"))
+    executed(kernel, m, n, k)
+
+
+def test_what_calls_read_where_it_lies_is_found() -> None:
+    """An element that a multiply-add repeats; not panels, which others load into registers."""
+    kernel = found(14, 112, 40)
+    selection = kernel.match.selection
+    rows = reading_in_place(chip(), selection, "a_rows")
+    assert rows is not None
+    assert (rows[0].intrinsic.name, rows[1].name) == ("fma", "fma_direct")
+    assert reading_in_place(chip(), selection, "b_panels") is None
+    assert reading_in_place(chip(), selection, "b_zmm") is None
+    stored = replace(selection, fetches=("a",))
+    assert reading_in_place(chip(), stored, "a_rows") is None, "it lies by vectors"
+    space, _ = choose_space(chip(), kernel.match)
+    good = in_place(kernel)
+    assert contains_levels(space, good)
+    panels = tuple((good.depth | {"b_panels": 6}).items())
+    assert not contains_levels(space, replace(good, depths=panels))
+
+
+def test_multiply_adds_that_read_memory_are_in_the_bound() -> None:
+    """Each takes a cycle, as none of what they read can be saved."""
+    kernel = found(96, 512, 512)
+    assert any(
+        isinstance(c, Call) and c.intrinsic == "fma_direct" for c in nodes(kernel.program.body)
+    )
+    assert kernel.cycles >= kernel.bound.cycles >= 96 * 512 * 512 // 16
+
+
 def test_a_product_has_what_makes_it_fast() -> None:
     """Registers full of sums, few reads of caches for each multiply-add, b packed once."""
     kernel = found(96, 512, 512)
@@ -100,12 +146,12 @@ def test_a_product_has_what_makes_it_fast() -> None:
     assert sums >= 24
     inner = [x for x in nodes(kernel.program.body) if isinstance(x, Loop) and _innermost(x)]
     names = [[c.intrinsic for c in nodes(x.body) if isinstance(c, Call)] for x in inner]
-    bodies = [x for x in names if "fma" in x]
+    bodies = [x for x in names if "fma_direct" in x]
     assert bodies
     body = max(bodies, key=len)
     tile = kernel.tiling.tile
-    reads = body.count("load") + body.count("fma") / tile["n"]
-    assert reads <= 0.6 * body.count("fma")
+    reads = body.count("load") + body.count("fma_direct") / tile["n"]
+    assert reads <= 0.6 * body.count("fma_direct")
     moved = {x.tensor: x for x in off_chip_traffic(kernel.program, chip(), kernel.workload)}
     assert moved["b"].loaded == 512 * 512 * 4
 
@@ -176,6 +222,27 @@ def test_what_does_not_fit_a_cache_is_brought_again() -> None:
     assert estimated(replace(chip(), processor=less)) > 1.1 * estimated(chip())
 
 
+def test_rows_that_begin_far_apart_are_late() -> None:
+    """Panels of two vectors of each row of a matrix that no cache of the core holds."""
+    match, machine = found(16, 4096, 1024).match, chip().machine
+
+    def late(vectors: int) -> float:
+        grid = {n: np.array([s]) for n, s in (("m", 6), ("n", 2), ("k", 1), ("n'", vectors))}
+        placement = {"c_acc_zmm": 3, "a_rows": 5, "b_panels": 1, "b_zmm": 4}
+
+        def estimated(far_cycles: float) -> float:
+            costs = replace(machine.costs, far_cycles=far_cycles)
+            hardware = replace(chip(), processor=replace(machine, costs=costs))
+            loops = ("n'", "m", "n", "k")
+            shape = Shape(hardware, match, grid, loops, 3, placement, Cache(), 1)
+            return float(with_caches(shape, np.ones(1))[0])
+
+        return estimated(2) - estimated(1)
+
+    assert late(2) == pytest.approx(128 * 1024)
+    assert late(16) == pytest.approx(16 * 1024)
+
+
 def test_calls_that_do_more_are_found() -> None:
     operations = found(14, 112, 40).match.selection.operations
     rows = next(o for o in operations if o.intrinsic.name == "pack_one")
@@ -200,7 +267,7 @@ def test_a_layer_with_a_bias_and_relu_is_one_loop_nest() -> None:
     )
     kernel = hwgen.compile_kernel(workload, chip())
     names = {c.intrinsic for c in nodes(kernel.program.body) if isinstance(c, Call)}
-    assert {"fma", "add", "relu", "store"} <= names
+    assert {"fma_direct", "add", "relu", "store"} <= names
     assert not kernel.program.codes
 
 

@@ -22,7 +22,9 @@ class TilingPlan:
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
-        return self.tiling.match.selection.operations
+        """Those of the match, but for loads of what is read where it lies."""
+        made = self.tiling.match.selection.operations
+        return tuple(o for o in made if o.kind != "load" or not self.tiling.in_place(o.written))
 
     @cached_property
     def leaving(self) -> bool:
@@ -195,7 +197,8 @@ class TilingPlan:
         on it. Tensors that stay for other phases have buffers of their own."""
         brought = {o.written for o in self.loads}
         storages = self.tiling.match.selection.storages
-        mine = {s.name for s in storages if not s.shape} - brought
+        own = {s.name for s in storages if not s.shape and not self.tiling.in_place(s.name)}
+        mine = own - brought
         found: dict[str, str] = {}
         for operation in self.operations:
             if operation.kind in ("init", "update", "map"):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import ceil, prod
 
 from hwgen.polyhedral.match.operations import Operation
-from hwgen.polyhedral.match.wide_calls import adding_store
+from hwgen.polyhedral.match.wide_calls import adding_store, reading_in_place
 from hwgen.polyhedral.normal_form import normalise
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.schedule.tiling_loads import LoadWriter
@@ -468,7 +468,7 @@ class TilingWriter(LoadWriter):
             work = self.plan.of(statement, "map", "update")
             store = self.plan.of(statement, "store") if statement in self.storing else []
             if work:
-                self.call(tensor, self.lanes[tensor], work)
+                self.call(tensor, self.lanes[tensor], [self._in_place(o) for o in work])
             if store:
                 stored = self.stage(statement)
                 self.call(stored, self.lanes[stored], self._adding(store))
@@ -483,6 +483,15 @@ class TilingWriter(LoadWriter):
             return store
         adding = [(o, adding_store(self.hardware, o)) for o in store]
         return [replace(o, intrinsic=i) for o, i in adding if i is not None]
+
+    def _in_place(self, operation: Operation) -> Operation:
+        """The call that reads what is not loaded where it lies."""
+        selection = self.tiling.match.selection
+        for storage in selection.storages:
+            found = reading_in_place(self.hardware, selection, storage.name)
+            if found and self.tiling.in_place(storage.name) and found[0] == operation:
+                operation = replace(operation, intrinsic=found[1])
+        return operation
 
     def _init_lanes(self, tensor: str) -> list[str]:
         if f"{tensor}_init" in self.lanes:

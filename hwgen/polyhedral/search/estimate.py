@@ -149,6 +149,8 @@ class _Levels:
         shape, match = self.shape, self.shape.match
         if o.kind in ("load", "store"):
             storage = next(s for s in o.storages if s in shape.placement)
+            if shape.in_place(storage):
+                return
             # What is in the place of an input is stored where the tile is.
             depth = shape.placement[storage]
             if o.kind == "store":

@@ -33,7 +33,8 @@ class _Touched:
     """An array that is touched inside of loops: boxes of a storage, of blocks of `each` so many
     bytes, by what has the `name`. `moves`: which of the shape's loops move it; `again`: how often
     it is touched, as it is read and written. Of a `buffer`, nothing comes from outside: it stays,
-    or is evicted."""
+    or is evicted. What is read `in_place` comes beside the work, and iterations of the innermost
+    loop that follow one another find what is left of their lines."""
 
     name: str
     storage: str
@@ -42,6 +43,7 @@ class _Touched:
     moves: tuple[bool, ...]
     again: int = 1
     buffer: bool = False
+    in_place: bool = False
 
     def bytes(self, shape: Shape, depth: int) -> Cycles:
         """Bytes of it that are touched inside of the outermost `depth` loops."""
@@ -53,7 +55,8 @@ class _Touched:
         def made() -> Cycles:
             if self.buffer:
                 return (self.each * shape.box(self.storage, depth)).astype(np.float64)
-            lines = _lines(shape, self.storage, depth, self.each)
+            whole = min(depth, len(shape.loops) - 1) if self.in_place else depth
+            lines = _lines(shape, self.storage, whole, self.each)
             return self.each * shape.box(self.storage, depth) * lines
 
         return shape.cache.once(("bytes", self.name, frozenset(shape.loops[:depth])), made)
@@ -107,9 +110,10 @@ def _touched(shape: Shape) -> Iterator[_Touched]:
         outside = next(p for p in ends if hardware.is_offchip(p.memory))
         each = float(moved_block(match, o, outside).bytes)
         again = 2 if o.kind == "store" and shape.added else 1
-        yield _Touched(o.name, storage, each, own, moves(storage), again)
+        there = o.kind == "load" and shape.in_place(storage)
+        yield _Touched(o.name, storage, each, own, moves(storage), again, in_place=there)
     for held in match.selection.storages:
-        if in_caches(hardware, held.memory):
+        if in_caches(hardware, held.memory) and not shape.in_place(held.name):
             size = (
                 1.0 * match.entry_elements(held.name) * DTYPES[hardware.memory[held.memory].dtype]
             )
@@ -127,21 +131,25 @@ def _lines(shape: Shape, storage: str, depth: int, each: float) -> Cycles:
 
 
 def _brought(shape: Shape, touched: list[_Touched], depth: int) -> tuple[Cycles, Cycles]:
-    """What comes into a cache that holds all inside of `depth` loops: of buffers, and of what is
-    copied."""
+    """What comes into a cache that holds all inside of `depth` loops: beside the work, of buffers
+    and of what is read in place; and of what is copied."""
     read, copied = np.zeros(1), np.zeros(1)
     for t in touched:
         mine = t.brought(shape, depth)
-        read, copied = (read + mine, copied) if t.buffer else (read, copied + mine)
+        beside = t.buffer or t.in_place
+        read, copied = (read + mine, copied) if beside else (read, copied + mine)
     return read, copied
 
 
 def _copying(shape: Shape) -> Cycles:
-    """Accesses to the first cache of what copies, each as wide as it is or less: one a cycle."""
+    """Accesses to the first cache of what copies, each as wide as it is or less: one a cycle; and
+    what the first of each row takes more, where no prefetcher has asked for it."""
     total = np.zeros(1)
     for o in shape.match.selection.operations:
         if o.kind in ("load", "store"):
             storage = next(s for s in o.storages if s in shape.placement)
+            if o.kind == "load" and shape.in_place(storage):
+                continue
             depth = shape.placement[storage] if o.kind == "load" else shape.spatial
             key = ("copying", o.name, frozenset(shape.loops[:depth]))
             total = total + shape.cache.once(key, partial(_copied, shape, o, storage, depth))
@@ -156,7 +164,25 @@ def _copied(shape: Shape, o: Operation, storage: str, depth: int) -> Cycles:
     if wide is not None and coordinates:
         row = box_extents(coordinates, shape.extents(depth))[-1]
         calls = calls / row * -(-row // wide.iterators[0][1])
-    return 2 * calls * shape.counts(depth)
+    late = _far_rows(shape, o, storage, depth) * shape.hardware.machine.costs.far_cycles
+    return (2 * calls + late) * shape.counts(depth)
+
+
+def _far_rows(shape: Shape, o: Operation, storage: str, depth: int) -> Cycles:
+    """Rows of a load's box, where one begins so far from the one before that no prefetcher sees
+    it coming. What a worker's own caches hold all of is taken to be there, and never late."""
+    machine, coordinates = shape.hardware.machine, shape.match.coordinate[storage]
+    if o.kind != "load" or not coordinates:
+        return np.zeros(1)
+    offchip = next(p for p in o.intrinsic.operands if shape.hardware.is_offchip(p.memory))
+    each = float(moved_block(shape.match, o, offchip).bytes)
+    own = max((c.usable_bytes for c in machine.caches if c.shared_by == "thread"), default=0.0)
+    if float(each * np.max(shape.box(storage, 0))) <= own:
+        return np.zeros(1)
+    row = box_extents(coordinates, shape.extents(depth))[-1]
+    whole = box_extents(coordinates, shape.extents(0))[-1]
+    far = (row < whole) & (each * whole >= machine.costs.reach_bytes)
+    return np.where(far, shape.box(storage, depth) / row, 0.0)
 
 
 def _accesses(shape: Shape) -> Cycles:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hwgen.polyhedral.match.matching import Match
 from hwgen.polyhedral.match.operations import Operation
 from hwgen.polyhedral.search.resident import kept_entries
-from hwgen.polyhedral.search.tiling import inner_name, outer_name
+from hwgen.polyhedral.search.tiling import in_place, inner_name, outer_name
 from hwgen.polyhedral.search.traffic import Transfer, transfer_cycles
 from hwgen.spec.affine import Affine
 from hwgen.spec.hardware import HardwareSpec
@@ -119,6 +119,10 @@ class Shape:
         """Slots of a buffer: one where a call that writes waits for no reader."""
         board = self.hardware.scoreboard
         return 1 if board is not None and board.renames else self.slots
+
+    def in_place(self, storage: str) -> bool:
+        """Whether calls read what a storage would hold where it lies off chip."""
+        return self.placement.get(storage) == in_place(self.loops)
 
     def around(self, storage: str) -> Around:
         """The loops around a storage's load."""

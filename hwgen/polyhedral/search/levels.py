@@ -16,12 +16,12 @@ from itertools import combinations, permutations, product
 import numpy as np
 
 from hwgen.polyhedral.caches import in_caches, through_caches
-from hwgen.polyhedral.match.wide_calls import adding_store
+from hwgen.polyhedral.match.wide_calls import adding_store, reading_in_place
 from hwgen.polyhedral.search.estimate_caches import operand_reads
 from hwgen.polyhedral.search.estimate_shape import Cache, Grid, Shape, storage_entries
 from hwgen.polyhedral.search.resident import fitting
 from hwgen.polyhedral.search.space import MAX_ORDERED, Space, length, tile_options
-from hwgen.polyhedral.search.tiling import Tiling, inner_name, outer_name
+from hwgen.polyhedral.search.tiling import Tiling, in_place, inner_name, outer_name
 
 SMALL = 6
 """Tiles of registers that are looked at further, those that read caches least: one of each width
@@ -72,7 +72,11 @@ def contains_levels(space: Space, tiling: Tiling) -> bool:
         return False
     reduced = [n for n in outer if n in space.reduction]
     fits = set(tiling.depth) == set(tiling.slot) == names
-    deep = all(0 <= d <= len(tiling.loops) for _, d in tiling.depths)
+    innermost = len(tiling.loops)
+    deep = all(
+        0 <= d <= innermost or (tiling.in_place(n) and _read_in_place(space, n))
+        for n, d in tiling.depths
+    )
     added = not tiling.parts or (len(reduced) == 1 and _added(space))
     return fits and deep and added and all(n == 1 for _, n in tiling.slots)
 
@@ -146,6 +150,11 @@ def _outer(space: Space) -> Iterator[tuple[tuple[str, ...], bool]]:
                     yield from ((order, True) for order in permutations((*chosen, name)))
 
 
+def _read_in_place(space: Space, storage: str) -> bool:
+    """Whether calls may read what a storage would hold where it lies off chip."""
+    return reading_in_place(space.hardware, space.match.selection, storage) is not None
+
+
 def _added(space: Space) -> bool:
     """Whether calls may add parts of sums to what is in memory."""
     selection = space.match.selection
@@ -176,7 +185,8 @@ def _large(space: Space, small: Grid, outer: tuple[str, ...]) -> Grid:
 
 
 def _placements(space: Space, loops: tuple[str, ...], spatial: int) -> Iterator[dict[str, int]]:
-    """Depths of all loads: what registers hold as close as can be."""
+    """Depths of all loads: what registers hold as close as can be; past all loops what no load
+    brings, as calls read it where it lies."""
     match = space.match
     options: dict[str, tuple[int, ...]] = {}
     for storage in match.selection.storages:
@@ -190,6 +200,7 @@ def _placements(space: Space, loops: tuple[str, ...], spatial: int) -> Iterator[
             options[name] = (len(loops) if inner else spatial,)
             continue
         places = [p + 1 for p, key in enumerate(loops[:-1]) if inner_name(key) in moving]
-        options[name] = (0, *places)
+        past = (in_place(loops),) if _read_in_place(space, name) else ()
+        options[name] = (0, *places, *past)
     for chosen in product(*options.values()):
         yield dict(zip(options, chosen, strict=True))

@@ -541,7 +541,7 @@ def _tiling(shape: Shape, slots: dict[str, NDArray[np.int64]], i: int) -> Tiling
         tuple((n, size) for n, size in tiles.items() if n not in large),
         tuple(n for n in shape.loops[: shape.spatial] if n not in large),
         tuple(
-            (n, active_depth(shape.match, tiles, shape.loops, d))
+            (n, active_depth(shape.match, tiles, shape.loops, d) + shape.in_place(n))
             for n, d in shape.placement.items()
         ),
         tuple((n, at(v)) for n, v in slots.items()),

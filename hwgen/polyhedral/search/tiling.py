@@ -50,6 +50,11 @@ def outer_name(loop: str) -> str:
     return f"{loop}'"
 
 
+def in_place(loops: Sequence[object]) -> int:
+    """The depth of what is read where it lies, past all loops."""
+    return len(loops) + 1
+
+
 def inner_name(key: str) -> str:
     """The loop of a key."""
     return key.removesuffix("'")
@@ -58,6 +63,7 @@ def inner_name(key: str) -> str:
 @dataclass(frozen=True)
 class Tiling:
     """`order`: spatial loops outermost first; `depths`: tile loops around each storage's load;
+    one more than there are where nothing is loaded, as calls read it where it lies;
     `slots`: copies of each storage that are alive at once. `outer`: loops that are tiled twice, and
     their larger tiles, outermost first: outside of all others, but for the reduction's where its
     sums are not stored in `parts`."""
@@ -115,6 +121,10 @@ class Tiling:
         reduction = self.match.selection.reduction
         stored = [x for x in self.loops if x.outer and self.parts]
         return sum(x.loop not in reduction or x in stored for x in self.loops)
+
+    def in_place(self, storage: str) -> bool:
+        """Whether calls read what a storage would hold where it lies off chip."""
+        return self.depth[storage] == in_place(self.loops)
 
     def kept(self, storage: str) -> bool:
         """Whether tiles of a loaded storage stay for all passes of the loops around that do not
