@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hwgen import completing
-from hwgen.codegen.lower import program as lowering
 from hwgen.codegen.lower import trials
+from hwgen.codegen.processor import lower as lowering
 from hwgen.errors import HwgenError
 from hwgen.passes import script_refit
 from hwgen.passes.nest_pipeline import compile_nest

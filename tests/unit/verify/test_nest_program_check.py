@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from hwgen.codegen.lower import program as lowering
+from hwgen.codegen.instances import nests
 from hwgen.codegen.nodes import Code
+from hwgen.codegen.processor import lower as lowering
 from hwgen.codegen.processor.lower import Placing, lower_nest
 from hwgen.codegen.processor.races import check
 from hwgen.errors import HwgenError
 from hwgen.model.reference import random_inputs
-from hwgen.passes import nest_pipeline
 from hwgen.passes.nest_pipeline import NestCompilation, compile_nest
 from hwgen.polyhedral.tree.cost import BlockCost, NestCost
 from hwgen.report.text import describe, measure
@@ -120,7 +120,7 @@ def test_what_is_not_proved_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*_: object) -> tuple[str, ...]:
         return ("b: conditions of too many boxes",)
 
-    monkeypatch.setattr(nest_pipeline, "check_nest_instances", unknown)
+    monkeypatch.setattr(nests, "check_nest_instances", unknown)
     made = compile_nest(_copy(), _chip("cpu_generic"))
     told = "not proved to execute its tree: b: conditions of too many boxes"
     assert made.notes == (told,)
