@@ -13,7 +13,7 @@ from math import prod
 
 from hwgen.errors import Tolerating
 from hwgen.polyhedral.schedule.schedule import Schedule
-from hwgen.polyhedral.tree.copies import overlaps, window_of
+from hwgen.polyhedral.tree.copies import Window, window_of
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Site
 from hwgen.spec.expression import Name
 
@@ -22,28 +22,28 @@ AHEAD = 1
 
 
 def slid(schedule: Schedule, loops: Collection[str]) -> Schedule:
-    """The same, with what iterations of some loops compute of a stage kept for those that need it
-    again, where any do and nothing stands against it."""
+    """The same, with what windows along some loops share kept from iteration to iteration, where
+    nothing stands against it."""
     made = schedule.copy()
     # Who reads comes first: of what only it needs again, nothing is kept.
     for stage in reversed(made.state.stages):
-        for loop in made.state.site[stage.tensor].names:
-            if loop in loops and overlaps(made.state, stage.tensor, loop):
+        for loop in _of(made.state.site[stage.tensor], loops):
+            window = window_of(made.state.site[stage.tensor], loop)
+            if window is not None:
                 with Tolerating(("H411", "H413")):
-                    _slide(made, stage.tensor, loop)
+                    _slide(made, stage.tensor, loop, window)
     return made
 
 
-def _slide(schedule: Schedule, tensor: str, loop: str) -> None:
+def _slide(schedule: Schedule, tensor: str, loop: str, window: Window) -> None:
     """What an iteration computes stays for others, in a buffer that holds as much as is needed.
 
     Raises:
         HwgenError: H411, H413 where that cannot be.
     """
     schedule.retain(tensor, loop)
-    window = window_of(schedule.state.site[tensor], loop)
-    if window is None or loop in schedule.homes[tensor]:
-        return
+    if loop in schedule.homes[tensor]:
+        return  # Nothing of an iteration before is read.
     rows = (-(-window.extent // window.step) + AHEAD) * window.step
     indices = schedule.state.stage[tensor].target.indices
     own = [f"d{n}" for n in range(len(indices))]
