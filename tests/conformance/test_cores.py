@@ -116,7 +116,7 @@ def test_a_parallel_loop_starts_as_often_as_it_is_reached() -> None:
 
 def test_iterations_that_touch_the_same_are_found() -> None:
     """Parts of sums over k, added up in memory: all of them to the same elements."""
-    kernel = compile_script(product(13, 33, 1536), cores(2), ALONE)
+    kernel = compile_script(product(3, 17, 1024), cores(2), ALONE)
     (mutation,) = (m for m in mutations(cores(2)) if m.name == "iterations at once")
     inputs = draw_inputs(kernel.workload, 1)
     for seed in range(3):

@@ -20,7 +20,7 @@ from hwgen.codegen.lower.places import Place
 from hwgen.codegen.lower.program import Lowered
 from hwgen.codegen.lower.trials import Trials
 from hwgen.codegen.storages import Image
-from hwgen.errors import HwgenError, Location
+from hwgen.errors import HwgenError, Location, Tolerating
 from hwgen.passes.trees import compile_tree
 from hwgen.polyhedral.match.matching import Match, match, ranked_matches
 from hwgen.polyhedral.match.select import select
@@ -112,9 +112,9 @@ def test_no_other_order_of_a_buffer_has_fewer_calls(name: str, data: st.DataObje
         """Calls in all iterations."""
         places = {use: found.get(p.name, p) for use, p in made.places.items()}
         sites = trials.sites(places, frozenset(block for block, _ in places))
-        if sites is None:
-            return float("inf")
-        return sum(x.absorbed.issued * prod(o.high - o.low for o in x.loops) for x in sites)
+        with Tolerating("H614"):
+            return sum(x.absorbed.issued * prod(o.high - o.low for o in x.loops) for x in sites)
+        return float("inf")
 
     chosen = buffers(made)
     best = calls(chosen)

@@ -1,5 +1,7 @@
 """Runs of calls: every iteration once, steps within the rules, few calls; and their C loops."""
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 from collections import Counter
