@@ -155,16 +155,17 @@ def fused(
     completion = Completion(Schedule(workload, hardware), options)
     watch = Watch(options.seconds, work=options.work)
     search = _Search(workload, hardware, completion, most, watch)
+    if sizes_of is None:
+        dimensions = range(len(_last(workload).shape))
+        fewer = {d: ROWS if _slides(workload, hardware, d) else () for d in dimensions}
+        sizes_of = {d: (*fewer[d], *SIZES) for d in dimensions}
     # Extrema that run on first: what waits for whole ones is rarely better, which its bound shows.
     for running in (*_extrema(completion.schedule.state), None):
         search.watch = Watch(options.seconds, work=options.work)
         # From a tile's elements to its terms and sums it is two handovers, not one.
         search.slots = 2 if running is None else 3
         for dimension, extent in enumerate(_last(workload).shape):
-            wanted = SIZES if sizes_of is None else sizes_of.get(dimension, ())
-            if sizes_of is None and _slides(workload, hardware, dimension):
-                wanted = (*ROWS, *SIZES)
-            sizes = [size for size in wanted if size < extent]
+            sizes = [size for size in sizes_of.get(dimension, ()) if size < extent]
             if not sizes:
                 continue
             sketch = Sketch(dimension, sizes[0], running=running)
