@@ -380,9 +380,11 @@ def displaced(value: Expr) -> tuple[Expr, int]:
 
 def multiply(left: Expr, right: Expr) -> Expr:
     """`left * right`, folded where both are known or one is zero or one."""
-    if isinstance(left, Const) and isinstance(right, Const):
-        return Const(left.value * right.value)
-    for number, other in ((left, right), (right, left)):
-        if isinstance(number, Const) and number.value in (0, 1):
-            return other if number.value else Const(0)
+    if isinstance(left, Const):
+        if isinstance(right, Const):
+            return Const(left.value * right.value)
+        if left.value in (0, 1):
+            return right if left.value else Const(0)
+    elif isinstance(right, Const) and right.value in (0, 1):
+        return left if right.value else Const(0)
     return Binary("*", left, right)

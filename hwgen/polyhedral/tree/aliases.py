@@ -7,11 +7,11 @@ from dataclasses import replace
 from itertools import takewhile
 
 from hwgen.errors import HwgenError
-from hwgen.polyhedral import isl
+from hwgen.polyhedral.tree.by_indices import together
 from hwgen.polyhedral.tree.edit import refuse
 from hwgen.polyhedral.tree.legality import overtaken, reused, violation
 from hwgen.polyhedral.tree.loop_tree import Block, Homes, LoopTree, Site, map_blocks
-from hwgen.polyhedral.tree.relations import before, conjoin, equal, same, side_of
+from hwgen.polyhedral.tree.relations import NEVER, before, equal, same, side_of, some_pair
 from hwgen.polyhedral.tree.rolling import rolls
 from hwgen.spec.expression import Access, map_accesses
 
@@ -122,25 +122,16 @@ def _check_pair(state: LoopTree, writer: Site, other: Site, earlier: str, depth:
     w, o = side_of(state, writer, "'"), side_of(state, other, "''")
     own = writer.block.name == other.block.name
     for access in accesses:
-        order = before(w, o, depth)
+        alike = together(w, w.stage.target, o, access, depth)
+        order = before(w, o, alike)
         if own and stage.reduces and access in stage.reads:
             order = "0 = 0"  # What a sum starts from is there before an iteration reads.
         elif own:
             # Calls take their iterations in any order.
-            order = "(" + " or ".join(
-                f"{a} != {b}" for a, b in zip(w.names, o.names, strict=True)
-            ) + ")" if w.names else "0 = 1"  # fmt: skip
-        clash = isl.some_pair(
-            f"{{ {w.tuple} -> {o.tuple} : "
-            + conjoin(
-                w.domain,
-                o.domain,
-                same(w, o, depth),
-                equal(w.element(w.stage.target), o.element(access)),
-                [order],
-            )
-            + " }"
-        )
+            apart = " or ".join(f"{a} != {b}" for a, b in zip(w.names, o.names, strict=True))
+            order = f"({apart})" if alike < len(w.names) else NEVER
+        elements = equal(w.element(w.stage.target), o.element(access))
+        clash = some_pair(w, o, order, same(w, o, depth), elements)
         if clash is not None:
             (_, x), (_, y) = clash
             first = ", ".join(f"{n}={v}" for n, v in zip(writer.names, x, strict=True))

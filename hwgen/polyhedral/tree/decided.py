@@ -45,8 +45,8 @@ def ahead(
 ) -> tuple[int, int]:
     """By how much an index of another block is larger, at least and at most, where loops of `same`
     steps in both are in the same iteration."""
-    low, high = _rest(one, same).interval(extents)
-    least, most = _rest(other, same).interval(of_other)
+    low, high = _rest(one, same, extents)
+    least, most = _rest(other, same, of_other)
     return least - high, most - low
 
 
@@ -86,5 +86,11 @@ def _digits(index: Index, extents: Mapping[str, int], known: Collection[str]) ->
     return True
 
 
-def _rest(index: Affine, without: Collection[str]) -> Affine:
-    return Affine(tuple((n, c) for n, c in index.terms if n not in without), index.constant)
+def _rest(index: Affine, without: Collection[str], extents: Mapping[str, int]) -> tuple[int, int]:
+    """Least and greatest value of an index, leaving out some loops."""
+    low = high = index.constant
+    for name, coefficient in index.terms:
+        if name not in without:
+            reach = coefficient * (extents[name] - 1)
+            low, high = low + min(0, reach), high + max(0, reach)
+    return low, high

@@ -24,7 +24,14 @@ from math import prod
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
-from hwgen.polyhedral.tree.decided import Index, ahead, common_index, decided, fills
+from hwgen.polyhedral.tree.by_indices import (
+    first_is_first,
+    makes_all,
+    makes_read,
+    never_read,
+    together,
+)
+from hwgen.polyhedral.tree.decided import Index, decided
 from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree, Site, Stage, first_of, touches
 from hwgen.polyhedral.tree.pipelines import check_shifts
 from hwgen.polyhedral.tree.relations import (
@@ -37,6 +44,7 @@ from hwgen.polyhedral.tree.relations import (
     same,
     shared,
     side_of,
+    some_pair,
 )
 from hwgen.polyhedral.tree.rolling import taken_too_early
 from hwgen.polyhedral.tree.site_checks import (
@@ -54,8 +62,7 @@ from hwgen.polyhedral.tree.witnesses import (
     stage_elements,
     stage_point,
 )
-from hwgen.spec.affine import Affine, affine
-from hwgen.spec.expression import Access, Binary, Const, Expr, Name, names, substitute
+from hwgen.spec.expression import Access, evaluate, names, substitute
 
 
 def check(state: LoopTree, depths: Mapping[str, int] | None = None) -> Homes:
@@ -113,9 +120,14 @@ def _written_first(stage: Stage, accesses: Sequence[Site]) -> set[str]:
     is around them."""
     makes = [s for s in accesses if s.block.stage == stage.tensor and s.block.part != "init"]
     reads = [s for s in accesses if s.block.stage != stage.tensor]
-    found = {x.name for s in reads for x in s.loops if x.extent > 1}
-    found -= {n for s in reads for p in s.block.predicate for n in names(p)}
+    found = {x.name for s in reads for x in s.loops if x.extent > 1 and _runs_again(s, x.name)}
     return {n for n in found if all(first_of(n) in s.block.predicate for s in makes)}
+
+
+def _runs_again(site: Site, loop: str) -> bool:
+    """Whether a block runs in a loop's second iteration, the first ones of all others."""
+    point = dict.fromkeys(site.names, 0) | {loop: 1}
+    return all(evaluate(p, point) for p in site.block.predicate)
 
 
 def violation(state: LoopTree, stage: Stage, depth: int, *, output: bool) -> Violation | None:
@@ -150,9 +162,9 @@ def overtaken(state: LoopTree, tensors: Sequence[str], depth: int) -> Violation 
     alone = len(tensors) == 1 and not state.place(tensors[0]).layout
     still = _still(state, users, tensors[0], depth) if alone else []
     for user, writer in product(users, users):
-        if writer.block.stage not in tensors or _in_step(user, writer, depth, slots):
-            continue
         u, w = side_of(state, user, "'"), side_of(state, writer, "''")
+        if writer.block.stage not in tensors or _in_step(u, w, depth, slots):
+            continue
         made = w.element(w.stage.target)
         used = [u.element(a) for a in _accesses(state, user, tensors[0])]
         together = [conjoin([f"{e[d]} = {made[d]}" for d in still]) for e in used]
@@ -175,13 +187,19 @@ def overtaken(state: LoopTree, tensors: Sequence[str], depth: int) -> Violation 
     return None
 
 
-def _in_step(user: Site, writer: Site, depth: int, slots: int) -> bool:
+def _in_step(user: Side, writer: Side, depth: int, slots: int) -> bool:
     """Whether a block never makes a tile as many further as there are slots, in the outermost
-    `depth` loops, while another is at an earlier one: they run equally late, or not so much."""
-    if any(x.start is not None and x.start < depth for x in (user, writer)):
+    `depth` loops, while another is at an earlier one: it runs not so much earlier."""
+    one, other = user.site, writer.site
+    starts = [x.start for x in (one, other) if x.start is not None and x.start < depth]
+    if not starts:
+        sooner = one.delays[0] - other.delays[0]
+        return one.delays[:depth] == other.delays[:depth] or (depth == 1 and sooner < slots)
+    common = shared(one, other)
+    if min(starts) > 0:
         return False
-    sooner = user.delays[0] - writer.delays[0]
-    return user.delays[:depth] == writer.delays[:depth] or (depth == 1 and sooner < slots)
+    tile = prod(x.extent for x in one.loops[depth:common])
+    return slots * tile > user.span(common, tile)[1] - writer.span(common, tile)[0]
 
 
 def _still(state: LoopTree, users: Sequence[Site], tensor: str, depth: int) -> list[int]:
@@ -251,9 +269,9 @@ def _flow(
     w, r = side_of(state, writer, "'"), side_of(state, reader, "''")
     stage = w.stage
     late = not_before(w, r, depth)
-    if late == NEVER and _made_whole(w, r, access, depth):
+    if never_read(stage, r, access) or (late == NEVER and makes_read(w, r, access, depth)):
         return None
-    in_time = late == NEVER and _at_home(w, r, access, depth)
+    in_time = late == NEVER and together(r, access, w, stage.target) >= depth
     if not in_time and not _made_again(w, depth):
         # Where no point is computed twice, one emptiness check decides.
         elements = equal(r.element(access), w.element(stage.target))
@@ -286,62 +304,11 @@ def _flow(
     return Violation(f"{reads} reads {access.tensor} before what it needs has run", reads, makes)
 
 
-def _once(site: Site, depth: int) -> bool:
+def _once(side: Side, depth: int) -> bool:
     """Whether what a block computes tells in which iteration of its loops it does, given those of
     the outermost `depth` ones."""
-    indices = [Index(f.terms) for f in map(affine, site.block.binding.values()) if f is not None]
-    return decided(indices, site.extents, site.names[:depth]) >= {*site.names}
-
-
-def _at_home(writer: Side, reader: Side, access: Access, depth: int) -> bool:
-    """Whether instances that write and read one element are in the same iteration of the outermost
-    `depth` loops."""
-    home = reader.site.names[:depth]
-    pairs = zip(reader.functions(access), writer.functions(writer.stage.target), strict=False)
-    ends = reader.site.extents, writer.site.extents
-    indices = [common_index(a, b, home, *ends) for a, b in pairs if a and b]
-    return decided(indices, ends[0]) >= {*home}
-
-
-def _made_whole(writer: Side, reader: Side, access: Access, depth: int) -> bool:
-    """Whether indices tell that each iteration of the outermost `depth` loops makes all of what it
-    reads: from where its tile begins, every point that its other loops count up to."""
-    stage, extents = writer.stage, writer.site.extents
-    home = {*writer.site.names[:depth]}
-    makes = {n: affine(e) for n, e in writer.block.bindings}
-    inner = [n for f in makes.values() if f is not None for n in f.names if n not in home]
-    read = dict(zip(stage.target.indices, reader.functions(access), strict=True))
-    conditions = (*writer.block.predicate, writer.block.store_predicate)
-    if len(inner) > len({*inner}) or not all(_within(c, stage, makes) for c in conditions):
-        return False
-    for iterator, extent in stage.iterators:
-        made, wanted = makes.get(iterator), read.get(Name(iterator), Affine(()))
-        if made is None or wanted is None:
-            return False
-        last = fills((c, extents[n]) for n, c in made.terms if n not in home)
-        first = Affine(tuple((n, c) for n, c in made.terms if n in home), made.constant)
-        alike = {n for n, c in first.terms if wanted.coefficient(n) == c}
-        low, high = ahead(first, wanted, alike, extents, reader.site.extents)
-        if Name(iterator) not in read:
-            high += extent - 1
-        if last is None or low < 0 or high > last:
-            return False
-    return True
-
-
-def _within(condition: Expr | None, stage: Stage, makes: Mapping[str, Affine | None]) -> bool:
-    """Whether a condition, if there is one, keeps a block within an iterator's range alone."""
-    match condition:
-        case None:
-            return True
-        case Binary("<", value, Const(int(limit))):
-            mine = affine(value)
-            return any(
-                mine is not None and makes.get(n) == mine and limit >= extent
-                for n, extent in stage.iterators
-            )
-        case _:
-            return False
+    indices = [Index(f.terms) for f in side.makes.values() if f is not None]
+    return decided(indices, side.site.extents, side.site.names[:depth]) >= {*side.site.names}
 
 
 def _made_again(writer: Side, depth: int) -> bool:
@@ -353,8 +320,10 @@ def _made_again(writer: Side, depth: int) -> bool:
 
 def _coverage(state: LoopTree, writer: Site) -> Violation | None:
     """Every point of a stage runs."""
-    w = side_of(state, writer, "'").rejoined(0)
-    stage = w.stage
+    w = side_of(state, writer, "'")
+    if makes_all(w):
+        return None
+    w, stage = w.rejoined(0), w.stage
     ran = (
         f"{{ {stage_point(stage, POINT)} : exists ({', '.join(w.names) or 'z'} : "
         + conjoin(w.domain, _bound(w, POINT))
@@ -381,11 +350,8 @@ def _accumulation(
     different = (
         "(" + " or ".join(f"{x} != {y}" for x, y in zip(a.names, b.names, strict=True)) + ")"
     )
-    if not _once(compute, depth):
-        twice = isl.some_pair(
-            f"{{ {a.tuple} -> {b.tuple} : "
-            f"{conjoin(a.domain, b.domain, home, point, [different])} }}"
-        )
+    if not _once(a, depth):
+        twice = some_pair(a, b, different, home, point)
         if twice is not None:
             return Violation("one contribution is added twice", *pair_text(twice, a.names, b.names))
     if stage.ordered and (wrong := _misordered(a, b, depth)) is not None:
@@ -393,14 +359,11 @@ def _accumulation(
     if init is None:
         first = [f"{a.own(a.block.binding[n])} = 0" for n, _ in stage.reduction]
         # Another one that does not run before is the later one, unless several run at once.
-        earlier = before(b, a, depth)
+        earlier = NEVER if first_is_first(a, depth) else before(b, a, depth)
         if compute.start is not None:
             itself = conjoin(same(a, b, len(a.names)))
             earlier = f"{not_before(a, b, depth)} and not ({itself})"
-        late = isl.some_pair(
-            f"{{ {a.tuple} -> {b.tuple} : "
-            f"{conjoin(a.domain, b.domain, home, target, first)} and {earlier} }}"
-        )
+        late = some_pair(a, b, earlier, home, target, first)
         if late is not None:
             return Violation(
                 "the contribution that initialises comes late", *pair_text(late, a.names, b.names)
@@ -408,23 +371,21 @@ def _accumulation(
     else:
         i = side_of(state, init, "'''")
         elements = equal(i.element(stage.target), b.element(stage.target))
-        late = isl.some_pair(
-            f"{{ {i.tuple} -> {b.tuple} : "
-            f"{conjoin(i.domain, b.domain, same(i, b, depth), elements)} and "
-            f"{not_before(i, b, depth)} }}"
-        )
+        alike = together(i, stage.target, b, stage.target, depth)
+        late = some_pair(i, b, not_before(i, b, alike), same(i, b, depth), elements)
         if late is not None:
             return Violation(
                 "an initialisation comes after a contribution", *pair_text(late, i.names, b.names)
             )
-        started = (
-            f"{{ {b.tuple} : exists ({', '.join(i.names) or 'z'} : "
-            f"{conjoin(i.domain, b.domain, same(i, b, depth), elements)}) }}"
-        )
-        missing = isl.some_point(f"{{ {b.tuple} : {conjoin(b.domain)} }}", started)
-        if missing is not None:
-            point = point_text(missing, b.names)
-            return Violation("a contribution has no initialisation", point, init.block.name)
+        if not makes_read(i, b, stage.target, depth):
+            started = (
+                f"{{ {b.tuple} : exists ({', '.join(i.names) or 'z'} : "
+                f"{conjoin(i.domain, b.domain, same(i, b, depth), elements)}) }}"
+            )
+            missing = isl.some_point(f"{{ {b.tuple} : {conjoin(b.domain)} }}", started)
+            if missing is not None:
+                point = point_text(missing, b.names)
+                return Violation("a contribution has no initialisation", point, init.block.name)
     return _early_readers(state, compute, depth)
 
 
@@ -439,11 +400,7 @@ def _misordered(a: Side, b: Side, depth: int) -> Violation | None:
     if not ways:
         return None
     earlier = "(" + " or ".join(f"({w})" for w in ways) + ")"
-    pair = isl.some_pair(
-        f"{{ {a.tuple} -> {b.tuple} : "
-        f"{conjoin(a.domain, b.domain, same(a, b, depth), target, [earlier])} and "
-        f"{not_before(a, b, depth)} }}"
-    )
+    pair = some_pair(a, b, not_before(a, b, depth), same(a, b, depth), target, [earlier])
     if pair is None:
         return None
     first, second = pair_text(pair, a.names, b.names)
@@ -456,14 +413,12 @@ def _early_readers(state: LoopTree, compute: Site, depth: int) -> Violation | No
     for reader in state.sites:
         r = side_of(state, reader, "''")
         for access in r.stage.reads_in(reader.block.part):
-            if w.stage.tensor not in state.versions.get(access.tensor, ()):
+            mine = w.stage.tensor in state.versions.get(access.tensor, ())
+            if not mine or never_read(w.stage, r, access):
                 continue
             elements = equal(r.element(access), w.element(w.stage.target))
-            late = isl.some_pair(
-                f"{{ {r.tuple} -> {w.tuple} : "
-                f"{conjoin(r.domain, w.domain, same(w, r, depth), elements)} and "
-                f"{not_before(w, r, depth)} }}"
-            )
+            alike = together(w, w.stage.target, r, access, depth)
+            late = some_pair(r, w, not_before(w, r, alike), same(w, r, depth), elements)
             if late is not None:
                 reads, adds = pair_text(late, r.names, w.names)
                 return Violation(f"{reads} reads {access.tensor} before all is added", reads, adds)

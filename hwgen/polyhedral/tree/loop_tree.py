@@ -402,7 +402,7 @@ def map_loops(
         if isinstance(node, Block):
             result.append(node)
         else:
-            result += edit(node.around(map_loops(node.body, edit)))
+            result += edit(_holding(node, map_loops(node.body, edit)))
     return tuple(result)
 
 
@@ -415,8 +415,14 @@ def map_blocks(nodes: tuple[Node, ...], edit: Callable[[Block], Node | None]) ->
             if changed is not None:
                 result.append(changed)
         elif body := map_blocks(node.body, edit):
-            result.append(node.around(body))
+            result.append(_holding(node, body))
     return tuple(result)
+
+
+def _holding(loop: Loop, body: tuple[Node, ...]) -> Loop:
+    """A loop around nodes: itself where these are its own."""
+    own = len(body) == len(loop.body) and all(a is b for a, b in zip(body, loop.body, strict=True))
+    return loop if own else loop.around(body)
 
 
 def touches(state: LoopTree, site: Site, tensor: str) -> bool:

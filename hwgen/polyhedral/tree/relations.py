@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
+from hwgen.polyhedral import isl
 from hwgen.polyhedral.tree.loop_tree import Block, Loop, LoopTree, Site, Stage
 from hwgen.polyhedral.tree.rejoin import rejoined
 from hwgen.polyhedral.tree.terms import isl_text
@@ -84,6 +85,13 @@ class Side:
         end, lag = self.band(start)
         return lag * prod(x.extent for x in self.site.loops[end : max(end, stop)])
 
+    def span(self, stop: int, tile: int) -> tuple[int, int]:
+        """When the first and the last instance may run of a tile that begins at zero, of so many
+        iterations of the last loop before `stop`, in these as `time` has it."""
+        end, _ = self.band(0)
+        further, later = prod(x.extent for x in self.site.loops[stop:end]), self.later(0, stop)
+        return later // further, (tile * further - 1 + later) // further
+
     @cached_property
     def tuple(self) -> str:
         return f"{self.block.name}[{', '.join(self.names)}]"
@@ -98,13 +106,20 @@ class Side:
         result = [
             f"0 <= {n} < {x.extent}" for n, x in zip(self.names, self.site.loops, strict=True)
         ]
-        result += [self.own(p) for p in self.block.predicate]
-        if self.block.store_predicate is not None and not combining(self.state, self.site):
-            result.append(self.own(self.block.store_predicate))
-        return result
+        return result + [self.own(c) for c in self.conditions]
 
-    def iterators(self) -> dict[str, Expr]:
-        return self.block.binding
+    @cached_property
+    def conditions(self) -> tuple[Expr, ...]:
+        """Those of them that are not ranges of loops, over loops."""
+        block = self.block
+        if block.store_predicate is None or combining(self.state, self.site):
+            return block.predicate
+        return (*block.predicate, block.store_predicate)
+
+    @cached_property
+    def makes(self) -> dict[str, Affine | None]:
+        """The stage's iterators, over loops; None where one is not affine."""
+        return {n: affine(e) for n, e in self.block.bindings}
 
     def element(self, access: Access) -> list[str]:
         """Indices of an access at an instance."""
@@ -219,6 +234,18 @@ def _compared(a: Side, b: Side, depth: int, apart: str, tied: str) -> str:
     if not mine:
         return _SELF_EVIDENT[how]
     return f"({', '.join(mine)} {how} {', '.join(other)})"
+
+
+def some_pair(a: Side, b: Side, when: str, *conditions: Sequence[str]) -> isl.Pair | None:
+    """Two instances of which all conditions hold, among them one on when they run.
+
+    Raises:
+        HwgenError: H407, as `isl.some_pair`.
+    """
+    if when == NEVER:
+        return None
+    holds = conjoin(a.domain, b.domain, *conditions)
+    return isl.some_pair(f"{{ {a.tuple} -> {b.tuple} : {holds} and {when} }}")
 
 
 def equal(left: Sequence[str], right: Sequence[str]) -> list[str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
+from hwgen.polyhedral.tree.by_indices import stays_inside
 from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree, Site, covers, touches
 from hwgen.polyhedral.tree.relations import (
     SEQUENTIAL,
@@ -16,6 +17,7 @@ from hwgen.polyhedral.tree.relations import (
     same,
     shared,
     side_of,
+    some_pair,
 )
 from hwgen.polyhedral.tree.terms import interval
 from hwgen.polyhedral.tree.witnesses import (
@@ -35,7 +37,7 @@ def check_inside(state: LoopTree, site: Site) -> None:
         if iterator not in binding:
             continue
         low, high = interval(binding[iterator], extents)
-        if low >= 0 and high < extent:
+        if low >= 0 and (high < extent or stays_inside(binding[iterator], extent, side)):
             continue
         value = side.own(binding[iterator])
         outside = f"({value} < 0 or {value} >= {extent})"
@@ -137,17 +139,8 @@ def _check_conflict(
     if other.block.stage == tensor:
         accesses.append(o.stage.target)
     for access in accesses:
-        clash = isl.some_pair(
-            f"{{ {w.tuple} -> {o.tuple} : "
-            + conjoin(
-                w.domain,
-                o.domain,
-                same(w, o, depth),
-                [f"{loop}' != {loop}''"],
-                equal(w.element(w.stage.target), o.element(access)),
-            )
-            + " }"
-        )
+        elements = equal(w.element(w.stage.target), o.element(access))
+        clash = some_pair(w, o, f"{loop}' != {loop}''", same(w, o, depth), elements)
         if clash is not None:
             first, second = pair_text(clash, w.names, o.names)
             raise HwgenError(

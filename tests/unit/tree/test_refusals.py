@@ -199,7 +199,7 @@ CASES: dict[str, list[tuple[Workload, str, str, str, str]]] = {
             "cpu",
             ONCE + "s.parallel('i')",
             "H412",
-            "b[i=0, j=7] writes an element of b that c[i=1, j=6] reads",
+            "b[i=0, j=1] writes an element of b that c[i=1, j=0] reads",
         ),
         (
             ROWSUM,

@@ -9,14 +9,15 @@ from unittest.mock import Mock
 
 import pytest
 
-from hwgen import Schedule
+from hwgen import HwgenError, Schedule
 from hwgen.polyhedral import isl
-from hwgen.polyhedral.tree import legality
+from hwgen.polyhedral.tree import legality, site_checks
 from hwgen.polyhedral.tree.edit import replace_loop
 from hwgen.polyhedral.tree.legality import check, overtaken, violation
 from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, map_blocks, touches
 from hwgen.polyhedral.tree.relations import Side, before, conjoin, not_before, same, shared
-from hwgen.spec.expression import Binary, Const, Name
+from hwgen.polyhedral.tree.site_checks import check_inside
+from hwgen.spec.expression import Access, Binary, Const, Name
 from tests.conftest import Mutate
 from tests.unit.tree.toy import BLUR, CHAIN, MATMUL, start
 
@@ -127,13 +128,18 @@ PARTIAL = {
     "tails": (CHAIN, TILES.replace("16, 12", "17, 13")),
     "fused": (CHAIN, "o, i = s.split('c_i', factor=2)\nt = s.fuse(i, 'c_j')\ns.compute_at('b', t)"),
     "a sum": (MATMUL, "s.cache_write('c', 'local')"),
+    "tails of tiles": (
+        MATMUL,
+        SUMS.replace("s.compute_at", "o, t = s.split(rows, factor=3)\ns.compute_at"),
+    ),
+    "no beginning": (MATMUL, SUMS.partition("begin")[0]),
     "a window": (BLUR, "o, i = s.split('c_i', factor=8)\ns.compute_at('b', o)"),
 }
 
 
 def changed(state: LoopTree) -> Iterator[LoopTree]:
-    """The same; with one block in all but the last iterations of a loop around it, a loop shorter
-    by one, or what a block binds an iterator to moved by one or another's."""
+    """The same; with one block in some iterations of a loop around it, or none, a loop shorter by
+    one, or what a block binds an iterator to moved by one or another's."""
     yield state
 
     def instead(old: Block, new: Block) -> LoopTree:
@@ -143,8 +149,9 @@ def changed(state: LoopTree) -> Iterator[LoopTree]:
     for site in state.sites:
         block = site.block
         for loop in site.loops:
-            fewer = Binary("<", Name(loop.name), Const(loop.extent - 1))
-            yield instead(block, replace(block, predicate=(*block.predicate, fewer)))
+            for op, value in (("<", loop.extent - 1), ("==", 0), ("==", loop.extent)):
+                less = Binary(op, Name(loop.name), Const(value))
+                yield instead(block, replace(block, predicate=(*block.predicate, less)))
             if loop.extent > 1:
                 short = replace(loop, extent=loop.extent - 1)
                 yield replace(state, root=replace_loop(state.root, loop.name, lambda _: (short,)))  # noqa: B023
@@ -156,23 +163,37 @@ def changed(state: LoopTree) -> Iterator[LoopTree]:
                 yield instead(block, replace(block, bindings=bindings))
 
 
+def broken(state: LoopTree) -> Iterator[bool]:
+    """What is illegal: blocks outside their stages; at each depth of a home, dependences, and slots
+    that are taken again."""
+    for site in state.sites:
+        try:
+            check_inside(state, site)
+            yield False
+        except HwgenError:
+            yield True
+    inmost = min(shared(x, y) for x, y in product(state.sites, repeat=2))
+    for stage, depth in product(state.stages, range(inmost + 1)):
+        yield violation(state, stage, depth, output=False) is not None
+        yield overtaken(state, [stage.tensor], depth) is not None
+
+
+def no_more(_one: Side, _a: Access, _other: Side, _b: Access, depth: int = 0) -> int:
+    """Of the outermost loops, those that are known to be in the same iteration."""
+    return depth
+
+
 @pytest.mark.parametrize("name", [*SCHEDULES, *PARTIAL])
 def test_indices_tell_no_more_than_isl(name: str, mutate: Mutate) -> None:
-    """At every depth: what each iteration of a home makes whole."""
+    """What legality sees without asking, isl says too, of legal schedules and broken ones."""
     program, script = (SCHEDULES | PARTIAL)[name]
     states = [*changed(start(program, "npu").replay(script).state)]
-
-    def broken() -> list[bool]:
-        return [
-            violation(state, stage, depth, output=False) is not None
-            for state in states
-            for stage in state.stages
-            for depth in range(min(shared(x, y) for x, y in product(state.sites, repeat=2)) + 1)
-        ]
-
-    found = broken()
-    mutate(legality, "_made_whole", Mock(return_value=False))
-    assert found == broken()
+    found = [[*broken(state)] for state in states]
+    for shortcut in ("makes_read", "makes_all", "never_read", "first_is_first", "_in_step"):
+        mutate(legality, shortcut, Mock(return_value=False))
+    mutate(legality, "together", no_more)
+    mutate(site_checks, "stays_inside", Mock(return_value=False))
+    assert found == [[*broken(state)] for state in states]
 
 
 @pytest.mark.parametrize(
