@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from math import inf
 from typing import TypeVar
 
@@ -23,7 +23,7 @@ from hwgen.passes.phase import DEFAULTS, SearchOptions, compile_phase
 from hwgen.passes.phased import compile_phases
 from hwgen.passes.replaying import again
 from hwgen.passes.trees import TreeCompilation
-from hwgen.passes.weighing import weighed_if_better, weighed_instead
+from hwgen.passes.weighing import surely_weighed, weighed_if_better, weighed_instead
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.phases import split_phases
 from hwgen.polyhedral.schedule.schedule import Schedule
@@ -95,15 +95,17 @@ def _padded_apart(workload: Workload, compiled: Callable[[Workload], C]) -> C:
 def _searched(workload: Workload, hardware: HardwareSpec, options: SearchOptions) -> Compilation:
     """A workload as the search finds it best."""
     with isl.bounded():
-        units = partial(_as_it_is, hardware=hardware, options=options)
+        units = cache(partial(_as_it_is, hardware=hardware, options=options))
         searched = versioned(workload)
-        try:
-            made = units(searched)
-        except HwgenError as error:
-            if error.code not in ("H301", UNMADE):
-                raise
-            made = _edited(searched, hardware, units, options, error)
-        made = weighed_if_better(made, searched, hardware, units, options)
+        made = surely_weighed(searched, hardware, units, options)
+        if made is None:
+            try:
+                made = units(searched)
+            except HwgenError as error:
+                if error.code not in ("H301", UNMADE):
+                    raise
+                made = _edited(searched, hardware, units, options, error)
+            made = weighed_if_better(made, searched, hardware, units, options)
         return _with_end(made if searched == workload else replayed(made, workload))
 
 

@@ -95,6 +95,8 @@ def fused_if_better(
     them, or as many and moves fewer bytes."""
     if not several(made.workload) or made.program.codes or _done(made, options):
         return made
+    if len(made.parts) == 1 and not _waits(made):
+        return made
     with isl.bounded():
         most = options.measure(made)
         if options.objective == "cycles":
@@ -103,6 +105,15 @@ def fused_if_better(
     if found is None or options.objective != "cycles" or found.cycles * ALIKE < made.cycles:
         return found or made
     return found if found.offchip_bytes < made.offchip_bytes else made
+
+
+def _waits(made: Compilation) -> bool:
+    """Whether of a single phase units that compute wait for each other, or stages for sums of
+    others: else its tiles, of which all were looked at, say all that blocks could."""
+    operations = made.match.selection.operations
+    units = {o.intrinsic.unit for o in operations if o.kind not in ("load", "store")}
+    sums = sum(s.accumulates for s in made.workload.statements)
+    return len(units) > 1 or sums > 1
 
 
 def _sizes(made: Compilation) -> Mapping[int, Sequence[int]] | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.compilation import Compilation
 from hwgen.passes.inlining import REFUSALS, UnitsOf, replayed, weighed, without
-from hwgen.passes.phase import Rival, SearchOptions, rearranged_bytes
+from hwgen.passes.phase import Rival, SearchOptions, least_cycles, rearranged_bytes
 from hwgen.polyhedral.match.matching import ranked_matches
 from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.phases import split_phases
@@ -47,6 +47,24 @@ def weight_type(hardware: HardwareSpec) -> str:
             case _:
                 pass
     return ""
+
+
+def surely_weighed(
+    workload: Workload, hardware: HardwareSpec, units: UnitsOf, options: SearchOptions
+) -> Compilation | None:
+    """A kernel with narrow integers weighed, of what takes longer without, whatever its schedule;
+    None where that is not so, or cannot be told."""
+    if options.objective != "cycles" or len(split_phases(workload)) > 1:
+        return None
+    with Tolerating(REFUSALS):
+        sketch = _sketch(workload, hardware, ())
+        if sketch is None or sketch.scop is None:
+            return None
+        least = least_cycles(workload, hardware)
+        if GAIN * sketch.least < least:
+            found = sketch.kernel(units, options, (least,))
+            return found and replace(found, others=(build_scop(workload),))
+    return None
 
 
 def weighed_if_better(

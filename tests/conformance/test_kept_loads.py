@@ -219,7 +219,8 @@ def test_a_tensor_that_is_kept_whole_has_no_slots() -> None:
     whole = [s.name for s in first.match.selection.storages if s.shape]
     assert whole
     assert all((first.depth[n], first.slot[n]) == (0, 1) for n in whole)
-    for other in (*keepers(found.hardware, first), *neighbours(found.hardware, first)):
+    beside = [other for _, other in neighbours(found.hardware, first)]
+    for other in (*keepers(found.hardware, first), *beside):
         assert all((other.depth[n], other.slot[n]) == (0, 1) for n in whole)
 
 

@@ -12,7 +12,7 @@ from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.caches import through_caches
 from hwgen.polyhedral.search.objective import Measure, Measured, Objective, measure
-from hwgen.polyhedral.search.refine import keepers, neighbours
+from hwgen.polyhedral.search.refine import Change, keepers, neighbours
 from hwgen.polyhedral.search.search import SCHEDULE_WORK, TOO_LONG, Candidate, SearchResult, Watch
 from hwgen.polyhedral.search.tiling import Tiling
 from hwgen.spec.hardware import HardwareSpec
@@ -49,6 +49,9 @@ FORETELLING, TRUSTED = 3, 1.015
 """Candidates that are simulated before estimates of others are believed, and the ratio by which
 none of theirs may be off, either way: what is off by more may be off by anything."""
 
+BY_FAR = 1.1
+"""The same ratio of what a short kernel takes, as estimated at the worst, to the best's cycles."""
+
 SLACK = 1.25
 """Estimates above the best simulated cycles by this factor are not simulated; none above them where
 caches, which no simulation sees, are in both."""
@@ -62,6 +65,9 @@ steps."""
 
 NEAR = 1.03
 """Times what the best measures, up to which a schedule is refined beside it."""
+
+WORSE = 1.1
+"""Times a schedule's cycles, with which what was changed is not changed so in another one."""
 
 GAIN = 0.99
 """A refined schedule must take less than this part of the cycles: its program is often longer."""
@@ -294,6 +300,7 @@ class _Tried(Generic[K]):
         self._full: list[tuple[Tiling, HwgenError]] = []
         self._trees: set[str] = set()
         self._no_trees: Counter[str] = Counter()
+        self._worse: set[tuple[str, Change]] = set()
 
     def measure(self, kernel: K) -> Measure:
         """A kernel by the objective."""
@@ -324,16 +331,19 @@ class _Tried(Generic[K]):
     def foretold(self, candidate: Candidate, part: float) -> bool:
         """Whether a candidate will not take less than that part of the best's cycles: estimated as
         one that was simulated, it takes as long as that; else estimates of those must not have been
-        off by what is missing. A short kernel is simulated instead."""
+        off by what is missing, and of a short kernel by far not."""
         if self.objective != "cycles" or self.best is None:
             return False
         most = self.cycles(self.best)
-        if most <= SHORT_KERNEL:
-            return False
-        if _estimated(candidate) in self._estimated:
+        short = most <= SHORT_KERNEL
+        if not short and _estimated(candidate) in self._estimated:
             return True
         errors = [self.cycles(k) / c.cycles for c, k in self.built if c.bound]
-        if len(errors) < FORETELLING or not 1 / TRUSTED <= min(errors) <= max(errors) <= TRUSTED:
+        if len(errors) < FORETELLING:
+            return False
+        if short:
+            return candidate.cycles * min(errors) >= BY_FAR * most
+        if not 1 / TRUSTED <= min(errors) <= max(errors) <= TRUSTED:
             return False
         return candidate.cycles * min(errors) ** 2 / max(errors) >= part * most
 
@@ -422,11 +432,16 @@ class _Tried(Generic[K]):
     def refine(self, start: Candidate, kernel: K) -> None:
         """Go from a schedule to better ones beside it for as long as there are any."""
         tiling = start.tiling
+        match = str(tiling.match)
         for _ in range(REFINEMENTS):
-            for other in neighbours(self.hardware, tiling):
+            for change, other in neighbours(self.hardware, tiling):
                 if self.ended():
                     return
+                if (match, change) in self._worse:
+                    continue
                 beside = self.add(replace(start, tiling=other, bound=0.0), GAIN)
+                if beside is not None and self.cycles(beside) > WORSE * self.cycles(kernel):
+                    self._worse.add((match, change))
                 if beside is not None and self.gains(beside, kernel):
                     tiling, kernel = other, beside
                     break

@@ -14,16 +14,19 @@ from hwgen.polyhedral.search.resident import fitting
 from hwgen.polyhedral.search.tiling import Tiling
 from hwgen.spec.hardware import HardwareSpec
 
+Change = tuple[str, int]
+"""A buffer or a loop, and its slots or the size of its tiles."""
 
-def neighbours(hardware: HardwareSpec, tiling: Tiling) -> Iterator[Tiling]:
-    """Tilings that fit the memories and differ in one thing: how many slots a buffer has, or how
-    large a loop's tiles are for the same number of them."""
+
+def neighbours(hardware: HardwareSpec, tiling: Tiling) -> Iterator[tuple[Change, Tiling]]:
+    """Tilings that fit the memories and differ in one thing, with that: how many slots a buffer
+    has, or how large a loop's tiles are for the same number of them."""
     for name, depth in _own(tiling):
         if depth and not tiling.kept(name):
             slots = tiling.slot | {name: tiling.slot[name] - 1 or 2}
             other = replace(tiling, slots=tuple(slots.items()))
             if _fits(hardware, other):
-                yield other
+                yield (name, slots[name]), other
     for loop in tiling.loops:
         blocks = tiling.match.count[loop.loop]
         least, most = -(-blocks // loop.count), (blocks - 1) // (loop.count - 1)
@@ -32,7 +35,7 @@ def neighbours(hardware: HardwareSpec, tiling: Tiling) -> Iterator[Tiling]:
                 tiles = tiling.tile | {loop.loop: size}
                 other = replace(tiling, tiles=tuple(tiles.items()))
                 if _fits(hardware, other):
-                    yield other
+                    yield (loop.loop, size), other
 
 
 def keepers(hardware: HardwareSpec, tiling: Tiling) -> Iterator[Tiling]:

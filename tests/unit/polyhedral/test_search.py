@@ -218,8 +218,9 @@ def test_neighbours_differ_in_one_thing_and_fit() -> None:
     tiling = compiled("add").tiling
     found = list(neighbours(chip(), tiling))
     assert found
-    assert str(tiling) not in {str(t) for t in found}
-    for other in found:
+    assert str(tiling) not in {str(t) for _, t in found}
+    for (name, value), other in found:
+        assert (other.tile | other.slot)[name] == value != (tiling.tile | tiling.slot)[name]
         changed = (other.tiles != tiling.tiles) + (other.slots != tiling.slots)
         assert changed == 1
         assert [x.count for x in other.loops] == [x.count for x in tiling.loops]
