@@ -95,7 +95,7 @@ def fused_if_better(
     them, or as many and moves fewer bytes."""
     if not several(made.workload) or made.program.codes or _done(made, options):
         return made
-    if len(made.parts) == 1 and not _waits(made):
+    if len(made.parts) == 1 and made.cycles > SHORT_KERNEL and not _waits(made):
         return made
     with isl.bounded():
         most = options.measure(made)
@@ -109,7 +109,8 @@ def fused_if_better(
 
 def _waits(made: Compilation) -> bool:
     """Whether of a single phase units that compute wait for each other, or stages for sums of
-    others: else its tiles, of which all were looked at, say all that blocks could."""
+    others: else its tiles, of which all were looked at, say all that blocks could, but for the few
+    cycles that loads begin sooner."""
     operations = made.match.selection.operations
     units = {o.intrinsic.unit for o in operations if o.kind not in ("load", "store")}
     sums = sum(s.accumulates for s in made.workload.statements)
