@@ -36,13 +36,19 @@ def slots_of(shape: Shape, entries: Slots) -> tuple[Slots, NDArray[np.bool_]]:
             limited[n] = np.where(apart, parts, most[n])
         for loops in (around.before, around.still, around.parts):
             fits &= (shape.trips(loops) > 1) | (not loops)
+    rooms = [
+        (mine, match.selection.usable_entries(hardware, m.name))
+        for m in hardware.of_kind("scratchpad")
+        if (mine := [s.name for s in own_storages(match) if s.memory == m.name])
+    ]
+    # What does not fit with a slot each, does not at all.
+    for mine, usable in rooms:
+        fits &= _used(fewer[-1], entries, mine, size) <= usable
     slots = dict(most)
-    for memory in hardware.of_kind("scratchpad"):
-        mine = [s.name for s in own_storages(match) if s.memory == memory.name]
-        usable = match.selection.usable_entries(hardware, memory.name) if mine else 0
+    for mine, usable in rooms if fits.any() else ():
         moved = {n: entries[n] * shape.counts(shape.placement[n]) for n in mine}
         for limited in fewer:
-            over = np.flatnonzero(_used(slots, entries, mine, size) > usable)
+            over = np.flatnonzero(fits & (_used(slots, entries, mine, size) > usable))
             if not len(over):
                 break
             columns = [x[n] for n in mine for x in (slots, limited, most, entries, moved)]
@@ -50,7 +56,6 @@ def slots_of(shape: Shape, entries: Slots) -> tuple[Slots, NDArray[np.bool_]]:
             for n, values in zip(mine, found, strict=True):
                 slots[n] = np.array(np.broadcast_to(slots[n], size))
                 slots[n][over] = values
-        fits &= _used(slots, entries, mine, size) <= usable
     return slots, fits
 
 
