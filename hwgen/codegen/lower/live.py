@@ -56,6 +56,28 @@ def addresses(
     return {p.name: result[p.name] for p in places.values() if p.name in result}
 
 
+def check_room(
+    pieces: Sequence[Piece],
+    calls: Mapping[str, BlockCall],
+    places: Places,
+    hardware: HardwareSpec,
+) -> None:
+    """Refuse early what no layout makes fit: places are dense, and share all that they may.
+
+    Raises:
+        HwgenError: H502 as `addresses`.
+    """
+    for memory in hardware.memories:
+        inside = {p.name: p for p in places.values() if p.memory == memory.name and not p.image}
+        if sum(p.slots * p.slot_entries for p in inside.values()) > memory.capacity_entries:
+            lives = _lives(pieces, calls, places)
+            tight = [
+                _wanted(p, lives[n].first, lives[n].last) for n, p in inside.items() if n in lives
+            ]
+            for _ in _in_memory(memory, tight, {}):
+                pass
+
+
 def apart(places: Places) -> dict[str, Buffer]:
     """Every buffer, as if memories had no end: to see how they are used."""
     result: dict[str, Buffer] = {}

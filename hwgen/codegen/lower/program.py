@@ -19,7 +19,7 @@ from hwgen.codegen.lower.filled import filled
 from hwgen.codegen.lower.idle import without_idle
 from hwgen.codegen.lower.lanes import lanes_of
 from hwgen.codegen.lower.literals import check_literals
-from hwgen.codegen.lower.live import addresses, apart
+from hwgen.codegen.lower.live import addresses, apart, check_room
 from hwgen.codegen.lower.meetings import meetings
 from hwgen.codegen.lower.nests import peeled
 from hwgen.codegen.lower.nodes import call_of, check_capacity, folded, repeated
@@ -131,14 +131,16 @@ def _units(region: Region, hardware: HardwareSpec) -> tuple[Part, Program]:
     cover = spread(covered(tree, homes, hardware, views), hardware)
     cover = filled(parted(begun(cover, hardware)), hardware)
     lanes = lanes_of(cover)
-    known = Known.nothing()
-    where = in_best_order(cover, places(cover, hardware, lanes), lanes.whole, known)
     guarded = hardware.pipelined
     root = unbanded(cover.state.root, lanes.whole, guarded=guarded)
     ordered = {s.tensor for s in cover.state.stages if s.ordered}
     kinds = parallel_loops(state, hardware)
     check_workers(state, homes, hardware, kinds)
     pieces = peeled(root, lanes.whole, guarded=guarded, ordered=ordered, parallel=kinds)
+    dense = places(cover, hardware, lanes)
+    check_room(pieces, cover.calls, dense, hardware)
+    known = Known.nothing()
+    where = in_best_order(cover, dense, lanes.whole, known)
 
     def together(memory: Memory) -> Mapping[tuple[Slot, Slot], float]:
         items = Builder(cover, where, apart(where), kinds, known=known).items(pieces)
