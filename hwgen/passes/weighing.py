@@ -63,7 +63,9 @@ def surely_weighed(
         least = least_cycles(workload, hardware)
         if GAIN * sketch.least < least:
             found = sketch.kernel(units, options, (least,))
-            return found and replace(found, others=(build_scop(workload),))
+            if found is not None and found.alone:
+                return replace(found, others=(build_scop(workload),))
+            return found
     return None
 
 

@@ -36,6 +36,7 @@ from hwgen.spec.load import load_hardware, load_workload, parse_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
+from tests.conftest import Mutate
 from tests.sampling import QUICK, THOROUGH
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,6 +84,21 @@ def test_no_intermediate_leaves_the_chip(name: str, sizes: dict[str, int], cycle
     outside = {t.name for t in (*found.workload.inputs, *found.workload.outputs)}
     assert {m.tensor for m in moved} == outside
     assert found.cycles <= cycles
+
+
+def test_blocks_of_one_unit_are_looked_at_where_a_few_cycles_count(mutate: Mutate) -> None:
+    """Its tiles say all that blocks of a long kernel could, which sums once on one unit."""
+    looked: list[Workload] = []
+
+    def none(seen: Workload, *_: object) -> None:
+        looked.append(seen)
+
+    mutate(fusing, "fused", none)
+    vta = load_hardware(CHIPS / "vta.yaml")
+    for size, few in ((16, True), (256, False)):
+        compile_workload(workload("gemm", M=size, N=size, K=size), vta)
+        assert bool(looked) is few
+        looked.clear()
 
 
 def test_what_is_too_large_is_computed_in_blocks(

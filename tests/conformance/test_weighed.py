@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hwgen import pipeline
 from hwgen.codegen.emit_c import emit_firmware
 from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError
@@ -19,6 +21,7 @@ from hwgen.model.weights import images_of
 from hwgen.passes.compilation import Compilation
 from hwgen.passes.phase import compile_phase
 from hwgen.passes.scripting import compile_script
+from hwgen.passes.weighing import surely_weighed
 from hwgen.pipeline import SearchOptions, compile_kernel, compile_workload
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, make_workload
@@ -60,6 +63,25 @@ def test_a_residual_connection_is_added_by_the_matrix_unit() -> None:
     plain = compile_phase(made.workload, vta(), SearchOptions())
     assert plain.cycles > 3 * made.cycles
     examine(made, draw_inputs(made.workload, 1), ENGINE)
+
+
+def test_what_nothing_unweighed_can_beat_is_the_same_without_a_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = added()
+    assert surely_weighed(made.workload, vta(), _never, SearchOptions(objective="traffic")) is None
+    monkeypatch.setattr(pipeline, "surely_weighed", Mock(return_value=None))
+    looked_at = compile_kernel(made.workload, vta())
+    assert (looked_at.source, looked_at.bound) == (made.source, made.bound)
+
+
+def test_what_may_be_as_fast_unweighed_is_looked_at() -> None:
+    product = load_workload(ROOT / "workloads" / "gemm.yaml", {"M": 16, "N": 16, "K": 16})
+    assert surely_weighed(product, vta(), _never, SearchOptions()) is None
+
+
+def _never(_: Workload) -> Compilation:
+    raise AssertionError("looked at")
 
 
 def test_weights_are_no_argument_and_counted() -> None:

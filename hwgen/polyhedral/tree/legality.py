@@ -167,8 +167,8 @@ def overtaken(state: LoopTree, tensors: Sequence[str], depth: int) -> Violation 
             continue
         made = w.element(w.stage.target)
         used = [u.element(a) for a in _accesses(state, user, tensors[0])]
-        together = [conjoin([f"{e[d]} = {made[d]}" for d in still]) for e in used]
-        place = [f"({' or '.join(f'({x})' for x in together)})"] if still else []
+        in_common = [conjoin([f"{e[d]} = {made[d]}" for d in still]) for e in used]
+        place = [f"({' or '.join(f'({x})' for x in in_common)})"] if still else []
         ahead = f"{_tile(w, depth)} - ({_tile(u, depth)})"
         pair = isl.some_pair(
             f"{{ {u.tuple} -> {w.tuple} : "

@@ -5,10 +5,12 @@ from __future__ import annotations
 from itertools import product
 from pathlib import Path
 from textwrap import dedent
+from unittest.mock import Mock
 
 import pytest
 
 from hwgen import HwgenError, Schedule, load_hardware
+from hwgen.codegen.lower import program as lowering
 from hwgen.codegen.lower.images import image_of
 from hwgen.passes.trees import TreeCompilation, compile_tree
 from hwgen.polyhedral.scop import View
@@ -18,6 +20,7 @@ from hwgen.spec.expression import evaluate
 from hwgen.spec.load import parse_workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
+from tests.conftest import Mutate
 
 ROOT = Path(__file__).resolve().parents[3]
 NPU = load_hardware(ROOT / "hw_specs" / "npu_shared_buffer.yaml")
@@ -223,6 +226,13 @@ def test_addresses_set_by_hand() -> None:
 )
 def test_addresses_where_buffers_cannot_be(script: str) -> None:
     assert code(compile_tree, add(script)) == "H502"
+
+
+def test_what_no_layout_makes_fit_is_refused_before_any_is_tried(mutate: Mutate) -> None:
+    tensors = dict.fromkeys("abc", "float32[300, 300]")
+    large = scheduled(CACHED_ADD, ["c[m, n] = a[m, n] + b[m, n]"], **tensors)
+    mutate(lowering, "in_best_order", Mock(side_effect=AssertionError))
+    assert code(compile_tree, large) == "H502"
 
 
 def test_layouts_by_hand() -> None:

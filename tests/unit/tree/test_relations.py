@@ -149,8 +149,12 @@ def changed(state: LoopTree) -> Iterator[LoopTree]:
     for site in state.sites:
         block = site.block
         for loop in site.loops:
-            for op, value in (("<", loop.extent - 1), ("==", 0), ("==", loop.extent)):
-                less = Binary(op, Name(loop.name), Const(value))
+            name = Name(loop.name)
+            for less in (
+                Binary("<", name, Const(loop.extent - 1)),
+                Binary("==", name, Const(0)),
+                Binary("==", name, Const(loop.extent)),
+            ):
                 yield instead(block, replace(block, predicate=(*block.predicate, less)))
             if loop.extent > 1:
                 short = replace(loop, extent=loop.extent - 1)
