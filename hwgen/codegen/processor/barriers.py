@@ -27,7 +27,6 @@ from hwgen.spec.expression import Expr, Name, names, substitute
 from hwgen.spec.hardware import HardwareSpec
 
 Place = tuple[int, ...]
-Pairs = list[tuple[str, str]]
 Barriers = dict[str, dict[int, str]]
 """Per body (a loop or a launch), the places before which a barrier stands, and for what."""
 
