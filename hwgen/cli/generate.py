@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from hwgen.cli.judged import judged
-from hwgen.cli.output import add_files, write_files
+from hwgen.cli.output import add_files, check_folder, write_files
 from hwgen.cli.pictures import Pictures
 from hwgen.cli.resolve import Request, WorkloadRequest, resolve
 from hwgen.cli.scripts import NO_SCRIPT, Script
@@ -55,6 +55,9 @@ def generate(
     hardware = load(request, search)
     _check_stage(stage, hardware)
     weights = weights_of(request, target)
+    if output is not None:
+        check_folder(output)
+    pictures.check()
     compiled, refused = _compile_all(request, hardware, search, script)
     firmware: list[FirmwareKernel] = []
     if target.firmware:

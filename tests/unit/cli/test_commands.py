@@ -206,6 +206,7 @@ def test_simulate_reads_and_writes_arrays(tmp_path: Path, capsys: Text) -> None:
     out = tmp_path / "results"
     assert main(["simulate", *KERNEL, *options, "--output-dir", str(out)]) == 0
     text = capsys.readouterr().out
+    assert "\ncycles      " in text
     assert "a, b from files" in text
     assert "equal to the reference, bit for bit" in text
     expected = run_reference(workload, inputs)
