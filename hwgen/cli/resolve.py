@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from hwgen.errors import HwgenError, Location
+from hwgen.spec.expression import DTYPES
 from hwgen.spec.find import (
     WORKLOAD_FOLDER,
     Kind,
@@ -90,7 +91,7 @@ def parse_assignments(texts: Sequence[str]) -> tuple[Assignment, ...]:
                 found=text,
                 allowed="NAME=VALUE, spec.NAME=VALUE or workload.NAME=VALUE, "
                 f"VALUE of at most {LONGEST_VALUE} characters",
-                repair="for example --set M=64",
+                repair=_malformed(text),
             )
         owner: Kind | Literal[""] = ""
         if matched[1] == "spec":
@@ -104,6 +105,15 @@ def parse_assignments(texts: Sequence[str]) -> tuple[Assignment, ...]:
             )
         found.append(new)
     return tuple(found)
+
+
+def _malformed(text: str) -> str:
+    value = text.partition("=")[2].strip()
+    if value in DTYPES:
+        return f"a data type is set by --dtype {text.strip()}"
+    if re.fullmatch(r"[-+]?\d+(,[-+]?\d+)+", value):
+        return "one value; several go with generate"
+    return "for example --set M=64"
 
 
 def resolve(
@@ -179,8 +189,10 @@ def assign_types(
     """
     types: dict[Path, tuple[tuple[str, str], ...]] = dict.fromkeys(workloads, ())
     known: dict[Path, tuple[str, ...]] = {}
+    sizes: set[str] = set()
     for path in workloads if given else ():
         try:
+            sizes.update(_section(path, "sizes"))
             known[path] = (*_section(path, "dtypes"), *_section(path, "tensors"))
         except HwgenError:
             if not every:
@@ -194,6 +206,8 @@ def assign_types(
             named = (
                 f"one of these, or write dtypes: {{{name}: {dtype}}} there, and {name} for types"
             )
+            if name in sizes:
+                named = f"one of these: {name} is a size, which --set sets"
             raise HwgenError(
                 "H005",
                 f"nothing here is called {name}",
@@ -259,10 +273,11 @@ def _unknown(a: Assignment, in_spec: Sequence[str], in_workloads: Sequence[str])
     lists = (("spec", sorted(spec_names)), ("workload", workload_names))
     allowed = "; ".join(f"{kind}: {', '.join(known)}" for kind, known in lists if known)
     close = nearest(a.name, [*spec_names, *workload_names])
+    no_workload = a.owner == "workload" and not in_workloads
     raise HwgenError(
         "H005",
         f"nothing here is called {a.name}",
         found=f"--set {a}",
-        allowed=allowed,
+        allowed="spec.NAME=VALUE alone, with no workload" if no_workload else allowed,
         repair=f"did you mean {close}={a.value}?" if close else "",
     )

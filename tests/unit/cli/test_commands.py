@@ -60,6 +60,8 @@ def test_check_summarises_a_valid_spec(capsys: Text) -> None:
 def test_check_refuses_a_parameter_out_of_range(capsys: Text) -> None:
     assert main(["check", SPEC, "--set", "BATCH=17"]) == 1
     assert "error[H111]" in capsys.readouterr().err
+    assert main(["check", SPEC, "--set", "workload.M=3"]) == 1
+    assert "allowed: spec.NAME=VALUE alone, with no workload" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", [[], ["--workload"]])
