@@ -109,8 +109,9 @@ def _check_stage(stage: str | None, hardware: HardwareSpec) -> None:
     own, others = (STAGES, NEST_STAGES) if hardware.units else (NEST_STAGES, STAGES)
     if stage is None or stage in own:
         return
-    if hardware.units and stage in others:
-        message = f"{stage} is a stage of chips that are a processor alone"
+    if stage in others:
+        chips = "that are a processor alone" if hardware.units else "with units"
+        message = f"{stage} is a stage of chips {chips}"
         repair = "leave it out"
     else:
         message = f"kernels of {hardware.name} have no such stage"
