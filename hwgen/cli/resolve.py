@@ -100,11 +100,13 @@ def parse_assignments(texts: Sequence[str]) -> tuple[Assignment, ...]:
             owner = "workload"
         new = Assignment(owner, matched[2], int(matched[3]))
         if any((a.owner, a.name) == (new.owner, new.name) for a in found):
-            raise HwgenError(
-                "H004", f"--set gives {new.name} twice", found=text, repair="keep one of the two"
-            )
+            raise _twice(new.name, text)
         found.append(new)
     return tuple(found)
+
+
+def _twice(name: str, text: str) -> HwgenError:
+    return HwgenError("H004", f"--set gives {name} twice", found=text, repair="keep one of the two")
 
 
 def _malformed(text: str) -> str:
@@ -224,7 +226,7 @@ def assign_types(
 def assign(
     assignments: Sequence[Assignment], spec: Path, workloads: Sequence[Path], *, every: bool
 ) -> tuple[tuple[tuple[str, int], ...], dict[Path, tuple[tuple[str, int], ...]]]:
-    """Parameters of the chip and sizes of each workload that assignments set."""
+    """Parameters of the chip and sizes of each workload that assignments set, each once."""
     sizes: dict[Path, tuple[tuple[str, int], ...]] = dict.fromkeys(workloads, ())
     if not assignments:
         return (), sizes
@@ -239,6 +241,7 @@ def assign(
                 raise
             in_workloads[path] = ()  # Reported when this file's turn comes.
     anywhere = {n for known in in_workloads.values() for n in known}
+    given: set[tuple[bool, str]] = set()
     for a in assignments:
         mine = a.owner != "workload" and a.name in in_spec
         theirs = a.owner != "spec" and a.name in anywhere
@@ -249,6 +252,9 @@ def assign(
                 found=f"--set {a}",
                 repair=f"write spec.{a.name}={a.value} or workload.{a.name}={a.value}",
             )
+        if (mine, a.name) in given:  # Once with its owner's name, once without.
+            raise _twice(a.name, str(a))
+        given.add((mine, a.name))
         if mine:
             parameters.append((a.name, a.value))
         elif theirs:

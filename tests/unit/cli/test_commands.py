@@ -137,6 +137,12 @@ def test_campaigns_that_draw_workloads_take_none(
     assert says in capsys.readouterr().err
 
 
+def test_without_a_chip_every_campaign_that_needs_none_is_named(capsys: Text) -> None:
+    assert main(["verify"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "name a chip; only --chips, --schedules, --workloads go without one" in said
+
+
 def test_generate_is_deterministic_and_writes_three_files(tmp_path: Path, capsys: Text) -> None:
     texts: list[str] = []
     for _ in range(2):

@@ -226,6 +226,14 @@ def test_each_setting_goes_to_whoever_has_the_name() -> None:
 
 
 @pytest.mark.usefixtures("project")
+@pytest.mark.parametrize(
+    "settings", [["workload.N=5", "N=5"], ["N=5", "workload.N=6"], ["BLOCK=8", "spec.BLOCK=8"]]
+)
+def test_a_name_set_with_and_without_its_owner_is_refused(settings: list[str]) -> None:
+    assert code_of(resolve, "chip", ["one"], settings) == "H004"
+
+
+@pytest.mark.usefixtures("project")
 def test_a_name_that_both_have_needs_a_prefix() -> None:
     with pytest.raises(HwgenError) as caught:
         resolve("chip", ["one"], ["M=4"])

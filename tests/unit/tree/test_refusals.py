@@ -152,6 +152,8 @@ CASES: dict[str, list[tuple[Workload, str, str, str, str]]] = {
             "H413",
             "a loop of kind parallel",
         ),
+        (MATMUL, "cpu", "s.split('i', factor=0)", "H413", "factor=0"),
+        (MATMUL, "cpu", "s.split('i', nparts=-1)", "H413", "nparts=-1"),
     ],
     "reorder": [
         (
