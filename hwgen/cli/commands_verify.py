@@ -113,7 +113,8 @@ def verify(
     asked = [option for option, count in campaigns.items() if count is not None]
     drawn = asked[0] if asked else ""
     if spec is None and not drawn:
-        raise typer.BadParameter("name a chip, or draw some with --chips", param_hint="'--spec'")
+        hint = f"name a chip; only {', '.join(campaigns)} go without one"
+        raise typer.BadParameter(hint, param_hint="'--spec'")
     if len(asked) > 1:
         raise typer.BadParameter(f"one of {' and '.join(asked)}", param_hint=f"'{asked[1]}'")
     if drawn and (workloads or settings or dtypes):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from hwgen.cli.judged import judged
-from hwgen.cli.output import add_files, write_files
+from hwgen.cli.output import add_files, check_folder, write_files
 from hwgen.cli.pictures import Pictures
 from hwgen.cli.resolve import Request, WorkloadRequest, resolve
 from hwgen.cli.scripts import NO_SCRIPT, Script
@@ -55,6 +55,9 @@ def generate(
     hardware = load(request, search)
     _check_stage(stage, hardware)
     weights = weights_of(request, target)
+    if output is not None:
+        check_folder(output)
+    pictures.check()
     compiled, refused = _compile_all(request, hardware, search, script)
     firmware: list[FirmwareKernel] = []
     if target.firmware:
@@ -106,8 +109,9 @@ def _check_stage(stage: str | None, hardware: HardwareSpec) -> None:
     own, others = (STAGES, NEST_STAGES) if hardware.units else (NEST_STAGES, STAGES)
     if stage is None or stage in own:
         return
-    if hardware.units and stage in others:
-        message = f"{stage} is a stage of chips that are a processor alone"
+    if stage in others:
+        chips = "that are a processor alone" if hardware.units else "with units"
+        message = f"{stage} is a stage of chips {chips}"
         repair = "leave it out"
     else:
         message = f"kernels of {hardware.name} have no such stage"

@@ -31,10 +31,10 @@ def on(
     ] = "",
 ) -> None:
     """Say what an error means, with an example and the repair, or how a command is called."""
-    if not re.fullmatch(r"[Hh]\d{1,3}", topic):
+    if not re.fullmatch(r"[Hh]|[Hh]?\d{1,3}", topic):
         typer.echo(_usage(context, topic))
         return
-    wanted = topic.upper()
+    wanted = f"H{topic.upper().removeprefix('H')}"
     with guarded():
         titles = dict(_ROW.findall(_read("index")))
         found = {code: title for code, title in titles.items() if code.startswith(wanted)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -10,6 +11,8 @@ from pathlib import Path
 from hwgen.errors import HwgenError, Location
 
 Writer = Callable[[Path], None]
+
+_SCRATCH = ".hwgen-"
 
 
 def write_files(folder: Path, files: Mapping[str, str | Writer]) -> list[Path]:
@@ -24,7 +27,7 @@ def write_files(folder: Path, files: Mapping[str, str | Writer]) -> list[Path]:
     scratch: Path | None = None
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=".hwgen-", dir=folder))
+        scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=folder))
         for name, content in files.items():
             target = folder / name
             if target.is_dir():
@@ -43,18 +46,38 @@ def write_files(folder: Path, files: Mapping[str, str | Writer]) -> list[Path]:
         for path in new:
             if path.is_dir():
                 path.rmdir()
-        where = error.filename or folder
-        raise HwgenError(
-            "H009",
-            "cannot write the output",
-            location=Location(str(folder)),
-            found=f"{where}: {(error.strerror or type(error).__name__).lower()}",
-            allowed="a folder that can be created or written",
-            repair="choose another folder",
-        ) from error
+        raise _unwritable(folder, error) from error
     finally:
         if scratch is not None:
             shutil.rmtree(scratch, ignore_errors=True)
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that cannot be written before the work whose results go there.
+
+    Raises:
+        HwgenError: H009. Nothing is left either way, nor made of the folder.
+    """
+    place = next(p for p in (folder, *folder.parents) if os.path.exists(p))  # noqa: PTH110 - never raises
+    try:
+        Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=place)).rmdir()
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+
+
+def _unwritable(folder: Path, error: OSError) -> HwgenError:
+    where = Path(error.filename or folder)
+    scratch = next((p for p in (where, *where.parents) if p.name.startswith(_SCRATCH)), None)
+    if scratch is not None:
+        where = scratch.parent / where.relative_to(scratch)
+    return HwgenError(
+        "H009",
+        "cannot write the output",
+        location=Location(str(folder)),
+        found=f"{where}: {(error.strerror or type(error).__name__).lower()}",
+        allowed="a folder that can be created or written",
+        repair="choose another folder",
+    )
 
 
 def add_files(files: dict[str, str], kernel: str, own: Mapping[str, str]) -> None:

@@ -11,12 +11,43 @@ if TYPE_CHECKING:
     from hwgen.passes.compiled import Compiled
 
 
+_SUFFIXES = (".html", ".htm", ".json", ".svg")
+"""Of files: what ends so is not meant as a folder."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pictures:
     """Where to write pages and traces: a folder, or a file by its suffix; None: nowhere."""
 
     report: Path | None = None
     trace: Path | None = None
+
+    def check(self) -> None:
+        """Refuse what cannot be written before anything is compiled.
+
+        Raises:
+            HwgenError: H009.
+        """
+        from hwgen.cli.output import check_folder
+        from hwgen.errors import HwgenError
+
+        for option, path, suffix in (
+            ("--report", self.report, ".html"),
+            ("--trace", self.trace, ".json"),
+        ):
+            if path is None:
+                continue
+            own = path.suffix.lower() == suffix
+            if not own and path.suffix.lower() in _SUFFIXES and not path.is_dir():
+                raise HwgenError(
+                    "H009",
+                    f"{option} writes no {path.suffix} file",
+                    field=option,
+                    found=str(path),
+                    allowed=f"a folder, or a file that ends in {suffix}",
+                    repair=f"write {option} {path.with_suffix(suffix)}",
+                )
+            check_folder(path.parent if own else path)
 
     def write(self, compiled: Sequence[Compiled]) -> list[str]:
         """Write what was asked for; returns a line for each option.

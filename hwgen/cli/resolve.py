@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from hwgen.errors import HwgenError, Location
+from hwgen.spec.expression import DTYPES
 from hwgen.spec.find import (
     WORKLOAD_FOLDER,
     Kind,
@@ -90,7 +91,7 @@ def parse_assignments(texts: Sequence[str]) -> tuple[Assignment, ...]:
                 found=text,
                 allowed="NAME=VALUE, spec.NAME=VALUE or workload.NAME=VALUE, "
                 f"VALUE of at most {LONGEST_VALUE} characters",
-                repair="for example --set M=64",
+                repair=_malformed(text),
             )
         owner: Kind | Literal[""] = ""
         if matched[1] == "spec":
@@ -99,11 +100,22 @@ def parse_assignments(texts: Sequence[str]) -> tuple[Assignment, ...]:
             owner = "workload"
         new = Assignment(owner, matched[2], int(matched[3]))
         if any((a.owner, a.name) == (new.owner, new.name) for a in found):
-            raise HwgenError(
-                "H004", f"--set gives {new.name} twice", found=text, repair="keep one of the two"
-            )
+            raise _twice(new.name, text)
         found.append(new)
     return tuple(found)
+
+
+def _twice(name: str, text: str) -> HwgenError:
+    return HwgenError("H004", f"--set gives {name} twice", found=text, repair="keep one of the two")
+
+
+def _malformed(text: str) -> str:
+    value = text.partition("=")[2].strip()
+    if value in DTYPES:
+        return f"a data type is set by --dtype {text.strip()}"
+    if re.fullmatch(r"[-+]?\d+(,[-+]?\d+)+", value):
+        return "one value; several go with generate"
+    return "for example --set M=64"
 
 
 def resolve(
@@ -179,8 +191,10 @@ def assign_types(
     """
     types: dict[Path, tuple[tuple[str, str], ...]] = dict.fromkeys(workloads, ())
     known: dict[Path, tuple[str, ...]] = {}
+    sizes: set[str] = set()
     for path in workloads if given else ():
         try:
+            sizes.update(_section(path, "sizes"))
             known[path] = (*_section(path, "dtypes"), *_section(path, "tensors"))
         except HwgenError:
             if not every:
@@ -194,6 +208,8 @@ def assign_types(
             named = (
                 f"one of these, or write dtypes: {{{name}: {dtype}}} there, and {name} for types"
             )
+            if name in sizes:
+                named = f"one of these: {name} is a size, which --set sets"
             raise HwgenError(
                 "H005",
                 f"nothing here is called {name}",
@@ -210,7 +226,7 @@ def assign_types(
 def assign(
     assignments: Sequence[Assignment], spec: Path, workloads: Sequence[Path], *, every: bool
 ) -> tuple[tuple[tuple[str, int], ...], dict[Path, tuple[tuple[str, int], ...]]]:
-    """Parameters of the chip and sizes of each workload that assignments set."""
+    """Parameters of the chip and sizes of each workload that assignments set, each once."""
     sizes: dict[Path, tuple[tuple[str, int], ...]] = dict.fromkeys(workloads, ())
     if not assignments:
         return (), sizes
@@ -225,6 +241,7 @@ def assign(
                 raise
             in_workloads[path] = ()  # Reported when this file's turn comes.
     anywhere = {n for known in in_workloads.values() for n in known}
+    given: set[tuple[bool, str]] = set()
     for a in assignments:
         mine = a.owner != "workload" and a.name in in_spec
         theirs = a.owner != "spec" and a.name in anywhere
@@ -235,6 +252,9 @@ def assign(
                 found=f"--set {a}",
                 repair=f"write spec.{a.name}={a.value} or workload.{a.name}={a.value}",
             )
+        if (mine, a.name) in given:  # Once with its owner's name, once without.
+            raise _twice(a.name, str(a))
+        given.add((mine, a.name))
         if mine:
             parameters.append((a.name, a.value))
         elif theirs:
@@ -259,10 +279,11 @@ def _unknown(a: Assignment, in_spec: Sequence[str], in_workloads: Sequence[str])
     lists = (("spec", sorted(spec_names)), ("workload", workload_names))
     allowed = "; ".join(f"{kind}: {', '.join(known)}" for kind, known in lists if known)
     close = nearest(a.name, [*spec_names, *workload_names])
+    no_workload = a.owner == "workload" and not in_workloads
     raise HwgenError(
         "H005",
         f"nothing here is called {a.name}",
         found=f"--set {a}",
-        allowed=allowed,
+        allowed="spec.NAME=VALUE alone, with no workload" if no_workload else allowed,
         repair=f"did you mean {close}={a.value}?" if close else "",
     )

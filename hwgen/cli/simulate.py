@@ -12,7 +12,7 @@ import typer
 
 from hwgen.cli.arrays import read_inputs
 from hwgen.cli.generate import compile_scripted, load
-from hwgen.cli.output import Writer, write_files
+from hwgen.cli.output import Writer, check_folder, write_files
 from hwgen.cli.pictures import Pictures
 from hwgen.cli.resolve import resolve
 from hwgen.cli.scripts import NO_SCRIPT, Script
@@ -55,6 +55,9 @@ def simulate(
     loaded = wanted.load()
     check_tensors(loaded, lambda name, value: wanted.load({name: value}))
     given = read_inputs(inputs, loaded)
+    if output_dir is not None:
+        check_folder(output_dir)
+    pictures.check()
     if script.given:
         compilation = compile_scripted(loaded, hardware, search, script)
         check_room(loaded, compilation.program)

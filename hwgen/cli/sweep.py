@@ -11,6 +11,7 @@ from pathlib import Path
 import typer
 
 from hwgen.cli.generate import compile_one, load
+from hwgen.cli.output import check_folder, write_files
 from hwgen.cli.progress import campaign_progress
 from hwgen.cli.resolve import Request, WorkloadRequest, parse_assignments, resolve
 from hwgen.cli.searching import Search
@@ -42,6 +43,8 @@ def sweep(
     combinations = expand(settings)
     # All are read first: a name that nobody has is no reason to compile the others.
     requests = [resolve(spec, workloads, c, dtypes) for c in combinations]
+    if plot is not None:
+        check_folder(plot.parent)
     points: list[Point] = []
     total = sum(len(r.workloads) for r in requests)
     with campaign_progress("generate", total) as progress:
@@ -51,8 +54,6 @@ def sweep(
                 progress("points", len(points), total)
     chip = requests[0].spec.stem
     if plot is not None:
-        from hwgen.cli.output import write_files
-
         write_files(plot.parent, {plot.name: sweep_svg(chip, points)})
     ok = any(p.error is None for p in points)
     if as_json:

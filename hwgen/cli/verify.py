@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from hwgen.cli.output import write_files
+from hwgen.cli.output import check_folder, write_files
 from hwgen.cli.progress import campaign_progress
 from hwgen.cli.resolve import resolve
 from hwgen.spec.find import files_in, find_spec, spec_folders
@@ -99,6 +99,7 @@ def verify_chips(
     from hwgen.verify.chips.campaign import chip_campaign
 
     base = find_spec(spec) if spec is not None else None
+    check_folder(output)
     processes = jobs or os.cpu_count() or 1
     with campaign_progress("verify", chips) as progress:
         step = _step(progress, "chips")

@@ -16,12 +16,8 @@ if TYPE_CHECKING:
 
 def simulation_text(compilation: Compiled, passed: Examination) -> str:
     """Cycles, units, and, where the simulator ran, traffic and executed iterations."""
-    lines = [
-        title(compilation),
-        "",
-        *describe_cycles(Measured(compilation, passed.timing, passed.bound)),
-        "",
-    ]
+    cycles, *units = describe_cycles(Measured(compilation, passed.timing, passed.bound))
+    lines = [title(compilation), "", f"cycles      {cycles}", *units, ""]
     result = passed.functional
     if isinstance(compilation, NestCompilation):
         if result is not None:

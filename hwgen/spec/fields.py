@@ -238,7 +238,11 @@ def _translate(model: type[Model], document: Document, error: ErrorDetails) -> H
             return _wrong_type(document, path, str(error["msg"]), example)
         case "union_tag_not_found":
             short = "text" if "text" in str(context["discriminator"]) else "a number, an expression"
-            return _wrong_type(document, path, f"{short}, or a mapping of fields", example)
+            fields = _mapping_of(_field_names(model, document.data, path))
+            return _wrong_type(document, path, f"{short}, or {fields}", example)
+        case "model_type" | "model_attributes_type":
+            fields = _mapping_of(_field_names(model, document.data, path))
+            return _wrong_type(document, path, fields, example)
         case "too_short":
             return _wrong_length(document, path, f"at least {_entries(context['min_length'])}")
         case "too_long":
@@ -254,10 +258,12 @@ _ALLOWED = {
     "bool_type": "true or false",
     "list_type": "a list",
     "dict_type": "a mapping of names",
-    "model_type": "a mapping of fields",
-    "model_attributes_type": "a mapping of fields",
     "string_too_long": "a shorter text",
 }
+
+
+def _mapping_of(names: Sequence[str]) -> str:
+    return f"a mapping of fields: {', '.join(names)}" if names else "a mapping of fields"
 
 
 def _entries(count: int) -> str:

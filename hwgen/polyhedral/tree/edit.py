@@ -36,7 +36,7 @@ def _unknown(kind: str, name: str, known: Iterable[str], why: str = "") -> Hwgen
         f"no {kind} {name}",
         found=why or name,
         allowed=", ".join(names) or "none",
-        repair=suggestion(name, names) or f"name one of the {kind}s",
+        repair=(not why and suggestion(name, names)) or f"name one of the {kind}s",
     )
 
 

@@ -50,9 +50,9 @@ def split(
     if (factor or nparts or 0) < 1:
         raise refuse(
             f"{loop} cannot be split so",
-            f"factor={factor}, nparts={nparts}",
-            f"1..{old.extent}",
-            "a positive number",
+            f"factor={factor}" if nparts is None else f"nparts={nparts}",
+            "1 or more",
+            f"a number of 1..{old.extent}",
         )
     count = -(-old.extent // size) if nparts is None else nparts
     outer, inner = fresh(f"{loop}_o", state), fresh(f"{loop}_i", state)

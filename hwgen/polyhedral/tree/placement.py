@@ -86,7 +86,8 @@ def compute_at(state: LoopTree, tensor: str, loop: str) -> LoopTree:
         place = next(n for n, x in enumerate(target.body) if _needs(bare, x, tensor))
         return (replace(target, body=(*target.body[:place], node, *target.body[place:])),)
 
-    return replace(bare, root=replace_loop(bare.root, loop, edit))
+    placed = replace(bare, root=replace_loop(bare.root, loop, edit))
+    return _remade(state, placed, tensor, f"compute_at({tensor!r}, {loop!r})")
 
 
 def compute_root(state: LoopTree, tensor: str) -> LoopTree:
@@ -98,7 +99,15 @@ def compute_root(state: LoopTree, tensor: str) -> LoopTree:
     stage = find_stage(state, tensor)
     _check_movable(state, stage)
     bare = _without(state, tensor)
-    return insert_nest(bare, _nest(bare, stage, {}), tensor)
+    placed = insert_nest(bare, _nest(bare, stage, {}), tensor)
+    return _remade(state, placed, tensor, f"compute_root({tensor!r})")
+
+
+def _remade(before: LoopTree, after: LoopTree, tensor: str, edit: str) -> LoopTree:
+    """With a note of each loop that the stage no longer has in its new nest."""
+    known = {*after.loop, *dict(after.gone)}
+    why = f"{edit} made the loops of {tensor} anew"
+    return replace(after, gone=(*after.gone, *((n, why) for n in before.loop if n not in known)))
 
 
 def insert_nest(state: LoopTree, node: Node, tensor: str) -> LoopTree:

@@ -60,6 +60,8 @@ def test_check_summarises_a_valid_spec(capsys: Text) -> None:
 def test_check_refuses_a_parameter_out_of_range(capsys: Text) -> None:
     assert main(["check", SPEC, "--set", "BATCH=17"]) == 1
     assert "error[H111]" in capsys.readouterr().err
+    assert main(["check", SPEC, "--set", "workload.M=3"]) == 1
+    assert "allowed: spec.NAME=VALUE alone, with no workload" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", [[], ["--workload"]])
@@ -135,6 +137,12 @@ def test_campaigns_that_draw_workloads_take_none(
     assert says in capsys.readouterr().err
 
 
+def test_without_a_chip_every_campaign_that_needs_none_is_named(capsys: Text) -> None:
+    assert main(["verify"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "name a chip; only --chips, --schedules, --workloads go without one" in said
+
+
 def test_generate_is_deterministic_and_writes_three_files(tmp_path: Path, capsys: Text) -> None:
     texts: list[str] = []
     for _ in range(2):
@@ -206,6 +214,7 @@ def test_simulate_reads_and_writes_arrays(tmp_path: Path, capsys: Text) -> None:
     out = tmp_path / "results"
     assert main(["simulate", *KERNEL, *options, "--output-dir", str(out)]) == 0
     text = capsys.readouterr().out
+    assert "\ncycles      " in text
     assert "a, b from files" in text
     assert "equal to the reference, bit for bit" in text
     expected = run_reference(workload, inputs)

@@ -16,7 +16,7 @@ CODES = re.findall(r"^\| \[(H\d{3})\]", (ROOT / "docs/errors/index.md").read_tex
 Text = pytest.CaptureFixture[str]
 
 
-@pytest.mark.parametrize("topic", ["H422", "h422"])
+@pytest.mark.parametrize("topic", ["H422", "h422", "422"])
 def test_a_code_is_explained(topic: str, capsys: Text) -> None:
     assert main(["help", topic]) == 0
     text = capsys.readouterr().out
@@ -39,6 +39,8 @@ def test_a_family_is_listed(capsys: Text) -> None:
     assert main(["help", "H3"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == [c for c in CODES if c.startswith("H3")]
+    assert main(["help", "H"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == CODES
 
 
 @pytest.mark.parametrize("arguments", [[], ["generate"]])

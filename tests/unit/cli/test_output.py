@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hwgen.cli.output import write_files
+from hwgen.cli import main
+from hwgen.cli.output import check_folder, write_files
+from hwgen.cli.pictures import Pictures
 from hwgen.errors import HwgenError
 
 
@@ -81,3 +83,68 @@ def test_a_folder_without_permission_is_reported(tmp_path: Path) -> None:
     with pytest.raises(HwgenError) as caught:
         write_files(tmp_path, {"x.c": "x"})
     assert caught.value.code == "H009"
+
+
+def test_a_folder_is_checked_and_nothing_is_made(tmp_path: Path) -> None:
+    check_folder(tmp_path / "a" / "b")
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "sub"):
+        with pytest.raises(HwgenError) as caught:
+            check_folder(folder)
+        assert caught.value.code == "H009"
+        assert caught.value.diagnostic.found.startswith(f"{tmp_path / 'file'}: ")
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+GEMM = ("--spec", "vta", "--workload", "gemm")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("generate", *GEMM, "-o"),
+        ("generate", *GEMM, "--report"),
+        ("generate", *GEMM, "--trace"),
+        ("simulate", *GEMM, "--output-dir"),
+        ("simulate", *GEMM, "--report"),
+        ("verify", "--chips", "1", "-o"),
+    ],
+    ids=" ".join,
+)
+def test_what_cannot_be_written_is_said_before_the_work(
+    command: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def worked(*_: object, **__: object) -> None:
+        raise AssertionError("compiled first")
+
+    monkeypatch.setattr("hwgen.cli.generate._compile_all", worked)
+    monkeypatch.setattr("hwgen.verify.examine.compile_case", worked)
+    monkeypatch.setattr("hwgen.verify.chips.campaign.chip_campaign", worked)
+    (tmp_path / "file").write_text("")
+    assert main([*command, str(tmp_path / "file" / "out")]) == 1
+    assert "error[H009]: cannot write the output" in capsys.readouterr().err
+
+
+def test_a_plot_that_cannot_be_written_is_said_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def worked(*_: object) -> None:
+        raise AssertionError("compiled first")
+
+    monkeypatch.setattr("hwgen.cli.sweep._points", worked)
+    (tmp_path / "file").write_text("")
+    plot = str(tmp_path / "file" / "plot.svg")
+    assert main(["generate", *GEMM, "--set", "M=1,2", "--plot", plot]) == 1
+    assert "error[H009]: cannot write the output" in capsys.readouterr().err
+
+
+def test_a_page_is_no_trace(tmp_path: Path) -> None:
+    with pytest.raises(HwgenError) as caught:
+        Pictures(report=tmp_path / "x.json").check()
+    assert caught.value.code == "H009"
+    assert caught.value.diagnostic.repair == f"write --report {tmp_path / 'x.html'}"
+    (tmp_path / "x.json").mkdir()
+    Pictures(report=tmp_path / "x.json", trace=tmp_path / "y.json").check()

@@ -52,6 +52,27 @@ def test_malformed_assignments_are_refused(text: str) -> None:
     assert code_of(parse_assignments, [text]) == "H004"
 
 
+@pytest.mark.parametrize(
+    ("text", "repair"),
+    [
+        ("T=float16", "a data type is set by --dtype T=float16"),
+        ("M=1,2", "one value; several go with generate"),
+        ("M=x", "for example --set M=64"),
+    ],
+)
+def test_what_another_option_takes_is_said(text: str, repair: str) -> None:
+    with pytest.raises(HwgenError) as caught:
+        parse_assignments([text])
+    assert caught.value.diagnostic.repair == repair
+
+
+def test_a_size_is_no_data_type() -> None:
+    with pytest.raises(HwgenError) as caught:
+        resolve("vta", ["gemm"], [], ["M=int8"])
+    assert caught.value.code == "H005"
+    assert caught.value.diagnostic.repair.endswith("M is a size, which --set sets")
+
+
 @pytest.mark.usefixtures("project")
 def test_a_workload_named_as_a_spec_is_said_to_be_one() -> None:
     with pytest.raises(HwgenError) as caught:
@@ -202,6 +223,14 @@ def test_each_setting_goes_to_whoever_has_the_name() -> None:
     request = resolve("chip", [], ["BLOCK=8", "N=5", "SHIFT=3"])
     assert request.parameters == (("BLOCK", 8),)
     assert [w.sizes for w in request.workloads] == [(("N", 5), ("SHIFT", 3)), (("N", 5),)]
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize(
+    "settings", [["workload.N=5", "N=5"], ["N=5", "workload.N=6"], ["BLOCK=8", "spec.BLOCK=8"]]
+)
+def test_a_name_set_with_and_without_its_owner_is_refused(settings: list[str]) -> None:
+    assert code_of(resolve, "chip", ["one"], settings) == "H004"
 
 
 @pytest.mark.usefixtures("project")

@@ -82,6 +82,13 @@ CASES: dict[str, list[tuple[Workload, str, str, str, str]]] = {
             "c[c_i=0] reads b before what it needs has run: c[c_i=0] and b[i=0]",
         ),
         (CHAIN, "cpu", "s.compute_at('b', 'j')", "H413", "j is a loop of b"),
+        (
+            CHAIN,
+            "cpu",
+            "s.split('j', factor=16)\ns.compute_at('b', 'c_i')\ns.compute_at('b', 'j_i')",
+            "H414",
+            "compute_at('b', 'c_i') made the loops of b anew",
+        ),
     ],
     "compute_inline": [
         (
@@ -145,6 +152,8 @@ CASES: dict[str, list[tuple[Workload, str, str, str, str]]] = {
             "H413",
             "a loop of kind parallel",
         ),
+        (MATMUL, "cpu", "s.split('i', factor=0)", "H413", "factor=0"),
+        (MATMUL, "cpu", "s.split('i', nparts=-1)", "H413", "nparts=-1"),
     ],
     "reorder": [
         (
