@@ -41,8 +41,9 @@ from hwgen.spec.expression import Name, UpdateOp, names, walk
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 
-MATCHES = 3
-"""Matches of a phase that are considered, and choices of one for each that are tried."""
+MATCHES, TRIED = 3, 8
+"""Matches of a phase that are considered, and choices of one for each that are tried until a kernel
+comes of one."""
 
 SEEN = 32
 """Matches of which these are the first."""
@@ -83,7 +84,7 @@ def complete_blocks(schedule: Schedule, options: SearchOptions = DEFAULTS) -> Tr
     there is none, the processor runs them if there is one.
 
     Raises:
-        HwgenError: H3xx where no intrinsics compute a stage; why the first kernel is refused.
+        HwgenError: H3xx where no intrinsics compute a stage; why kernels are refused.
     """
     deepest = max((len(s.loops) for s in schedule.state.sites), default=0)
     try:
@@ -106,10 +107,10 @@ def _completed(
     makes nothing better.
 
     Raises:
-        HwgenError: why the first kernel is refused.
+        HwgenError: why the first kernel is refused that keeps least on the chip.
     """
     completion = Completion(schedule, options)
-    first: HwgenError | None = None
+    refused: dict[Kept, HwgenError] = {}
     for covers in completion.covers(places[0]):
         for kept in KEPT:
             best: TreeCompilation | None = None
@@ -119,15 +120,14 @@ def _completed(
                 except HwgenError as error:
                     if not error.code.startswith(REFUSALS):
                         raise
-                    first = first or error
+                    refused.setdefault(kept, error)
                     continue
                 if best is not None and options.measure(made) >= options.measure(best):
                     break
                 best = made
             if best is not None:
                 return best
-    assert first is not None
-    raise first
+    raise next(refused[kept] for kept in reversed(KEPT) if kept in refused)
 
 
 def _with_slots(given: Schedule, made: TreeCompilation, options: SearchOptions) -> TreeCompilation:
@@ -183,8 +183,8 @@ class Completion:
         return self.schedule.hardware
 
     def covers(self, inside: int | frozenset[str]) -> list[Covers]:
-        """Which match each phase gets: first those that keep the busiest unit busy for the fewest
-        cycles.
+        """Which match each phase gets: first those that agree on what an entry holds of a tensor,
+        then those that keep the busiest unit busy for the fewest cycles.
 
         Raises:
             HwgenError: H3xx where no intrinsics compute a stage.
@@ -196,13 +196,17 @@ class Completion:
             n: [Counter(dict(cover_bound(m, self.hardware).per_resource)) for m in found]
             for n, found in self.matches.items()
         }
-        ranked: list[tuple[int, int, tuple[int, ...]]] = []
+        held = {n: [m.entries() for m in found] for n, found in self.matches.items()}
+        ranked: list[tuple[int, int, int, tuple[int, ...]]] = []
         for numbers in islice(product(*(range(len(needs[n])) for n in names)), MOST_COVERS):
             taken = dict(zip(names, numbers, strict=True))
             total = sum((found[taken.get(n, 0)] for n, found in needs.items()), Counter[str]())
-            ranked.append((max(total.values(), default=0), sum(numbers), numbers))
-        best = sorted(ranked)[:MATCHES]
-        return [dict(zip(names, numbers, strict=True)) for _, _, numbers in best]
+            entries = [found[taken.get(n, 0)] for n, found in held.items()]
+            kinds = {item for mine in entries for item in mine.items()}
+            apart = len(kinds) - len({t for mine in entries for t in mine})
+            ranked.append((apart, max(total.values(), default=0), sum(numbers), numbers))
+        best = sorted(ranked)[:TRIED]
+        return [dict(zip(names, numbers, strict=True)) for *_, numbers in best]
 
     def made(self, choice: Choice) -> TreeCompilation:
         """The kernel that a choice gives."""
@@ -325,16 +329,24 @@ class Completion:
         takes = tuple((t, m) for t, m in held.items() if t != name)
         places = ((name, held[name]),) if name in held else ()
         inner = made.state.tensor[name].role == "intermediate" and choice.near
-        leaves = (name,) if places or inner else ()
-        try:
-            sharing = Sharing(takes, leaves, places=places)
-            scop, match = self._chosen(name, *self._matches(workload, sharing), choice)
-        except HwgenError as error:
-            if self.hardware.processor is None or not error.code.startswith("H3"):
-                raise
-            return None
-        first = ("",) * (len(workload.statements) - 1) + (name,)
-        return _Block.of(made, scop, match, first, leaves, choice)
+        # What cannot stay on the chip leaves it.
+        ways = [(name,)] * bool(places or inner) + [()] * (not places)
+        refused: HwgenError | None = None
+        for leaves in ways:
+            try:
+                sharing = Sharing(takes, leaves, places=places)
+                scop, match = self._chosen(name, *self._matches(workload, sharing), choice)
+            except HwgenError as error:
+                if not error.code.startswith("H3"):
+                    raise
+                refused = refused or error
+                continue
+            first = ("",) * (len(workload.statements) - 1) + (name,)
+            return _Block.of(made, scop, match, first, leaves, choice)
+        assert refused is not None
+        if self.hardware.processor is None:
+            raise refused
+        return None
 
     def _matches(self, workload: Workload, sharing: Sharing) -> tuple[Scop, list[Match]]:
         """The first matches of a phase, or of a stage alone.
@@ -440,10 +452,13 @@ class _Block(TilingWriter):
         s, plan, tensor = self.schedule, self.plan, self.stage(statement)
         computed = bool(plan.of(statement, "init", "update", "map"))
         results[statement.name] = tensor
-        if s.state.site[tensor].block.tensorized is not None:
-            self.lanes[f"{tensor}_init"] = self._cut(
-                f"{tensor}_init", self._loop_of(tensor, statement)
-            )
+        call = s.state.site[tensor].block.tensorized
+        if call is not None:
+            names, loop_of = s.state.site[tensor].names, self._loop_of(tensor, statement)
+            self.lanes[tensor] = []
+            self._place(tensor, loop_of, names[: names.index(call.loop)] if call.loop else names)
+            if f"{tensor}_init" in s.state.site:
+                self.lanes[f"{tensor}_init"] = self._cut(f"{tensor}_init", loop_of)
             return
         if statement in self.storing and (plan.hidden(statement) or computed):
             memory = plan.stored_memory(statement)
@@ -502,14 +517,9 @@ class _Block(TilingWriter):
         s, loop_of = self.schedule, self._loop_of(block, statement)
         begun = s.state.site.get(f"{block}_init")
         self.lanes[block] = lanes = self._cut(block, loop_of)
-        site, reduction = s.state.site[block], self.tiling.match.selection.reduction
-        outer = [n for n in site.names if n not in lanes]
-        parts = {n: {loop_of[i] for i in loop_of if n in _moving(site, i)} for n in outer}
-        self.moved_by |= parts
-        if isinstance(self.copied_in, int):
-            self.outer[block] = outer[: self.copied_in]
-        else:
-            self.outer[block] = [*takewhile(self.copied_in.__contains__, outer)]
+        outer = [n for n in s.state.site[block].names if n not in lanes]
+        self._place(block, loop_of, outer)
+        parts, reduction = self.moved_by, self.tiling.match.selection.reduction
         spatial = [*takewhile(lambda n: parts[n].isdisjoint(reduction), self.outer[block])]
         if begun is not None:
             self.lanes[f"{block}_init"] = self._cut(f"{block}_init", loop_of)
@@ -519,6 +529,15 @@ class _Block(TilingWriter):
             before = [*(n for n in own if n not in spatial), *summed, *own[-1:]]
             s.decompose_reduction(block, *before[:1])
         return spatial
+
+    def _place(self, block: str, loop_of: Mapping[str, str], outer: Sequence[str]) -> None:
+        """Which of the loops around a stage's calls copies stand in, and what moves with each."""
+        site = self.schedule.state.site[block]
+        self.moved_by |= {n: {loop_of[i] for i in loop_of if n in _moving(site, i)} for n in outer}
+        if isinstance(self.copied_in, int):
+            self.outer[block] = [*outer[: self.copied_in]]
+        else:
+            self.outer[block] = [*takewhile(self.copied_in.__contains__, outer)]
 
     def _store(self, tensor: str, last: ScopStatement, spatial: Sequence[str]) -> None:
         """The copy off the chip, in the innermost of the loops where it can be."""

@@ -75,6 +75,26 @@ CASES: dict[str, tuple[str, str, dict[str, int], str]] = {
         {"M": 8, "N": 16, "K": 16},
         "s.reorder('m', 'k')",
     ),
+    "a sum's calls without those of its start": (
+        "vta",
+        "gemm",
+        {"M": 8, "N": 32, "K": 32},
+        "s.set_scope('acc', 'acc')\n" + TILES + "s.reorder(n_o, k_o, n_i, k_i)\n"
+        "s.decompose_reduction('acc', n_o)\ns.tensorize(n_i, 'gemm')",
+    ),
+    "a sum's calls on what is not brought": (
+        "vtcm_two_banks",
+        "matmul",
+        {"M": 8, "N": 16, "K": 32},
+        "c = s.cache_write('c', 'vmem')\ns.decompose_reduction(c, 'm')\ns.tensorize(c, 'matmul')",
+    ),
+    "sums that the host goes on with": (
+        "gemmini",
+        "gemm_requant",
+        {"M": 16, "N": 32, "K": 32},
+        "acc = s.cache_write('acc', 'acc')\na = s.cache_read('a', 'spad')\n"
+        "s.split('a_spad_1', factor=16)\nb = s.cache_read('b', 'spad')",
+    ),
     "what the host computes": (
         "davinci_core",
         "gemm",

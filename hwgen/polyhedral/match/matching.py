@@ -106,6 +106,16 @@ class Match:
                 return name, self.block[name]
         return None, 1
 
+    def entries(self) -> dict[str, tuple[int, ...]]:
+        """Elements of a stored tensor that an entry holds, along each of its dimensions."""
+        found: dict[str, tuple[int, ...]] = {}
+        for storage in self.selection.storages:
+            lanes = self.storage_lane[storage.name]
+            inside = {n: self.block[n] for n in lanes[len(self.rows(storage.name)) :] if n}
+            cuts = [prod(inside.get(n, 1) for n in i.names) for i in storage.indices]
+            found[storage.tensor] = tuple(cuts)
+        return found
+
     @property
     def iterations(self) -> int:
         """Intrinsic applications of the costliest operation."""
