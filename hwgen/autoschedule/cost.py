@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
+from math import log2, prod
 
 import numpy as np
 import numpy.typing as npt
@@ -168,7 +168,7 @@ def _cycles(
         reduction = float(added)
         instances = others * tiles_r
         reduction = added * tiles_v * (length if main != structure.v else 1.0)
-        finish = rows * (columns + 4.0)
+        finish = rows * 4.0 + _joining(nest, machine, structure, vectors, rows, columns)
     else:
         reduction = added * np.ceil(length / depth) * depth
         instances = others * tiles_r * tiles_v
@@ -190,6 +190,8 @@ def _cycles(
     levels = _levels(nest, structure, columns, rows, block_v, block_r, depth)
     times += _traffic(nest, machine, levels, share)
     total = busiest(times, machine) + start
+    if structure.partial:
+        total = total + _met(nest, machine, structure, rows) * share
     total = total + _packing(nest, machine, structure) + _padding(nest, machine, structure, sizes)
 
     accumulators = vectors * rows
@@ -324,6 +326,42 @@ def _traffic(
             moved = moved + inside([counts[d] * sizes[d] for d in from_], together, room)
         times.append(moved / speed * (share if own else 1.0))
     return times
+
+
+def _joining(
+    nest: Nest,
+    machine: Processor,
+    structure: Structure,
+    vectors: Floats,
+    rows: Floats,
+    columns: Floats,
+) -> Floats:
+    """Cycles to make one result of each row of partial ones, where lanes may share a sum in as many
+    steps as halves have halves, and to begin with a tile: rows side by side are as many streams, of
+    which the last alone has been asked for by then."""
+    costs, lanes = machine.costs, lanes_of(nest, machine)
+    if nest.sums and machine.sums_in_lanes:
+        joining = rows * (vectors + 2.0 * log2(lanes))
+    else:
+        joining = columns * np.maximum(rows, costs.sum_cycles)
+    streams = sum(o.uses(structure.v) and o.uses(structure.r) for o in nest.operands)
+    return joining + streams * (rows - 1.0) * costs.far_cycles
+
+
+def _met(nest: Nest, machine: Processor, structure: Structure, rows: Floats) -> Floats:
+    """Cycles to bring into the first cache again what other stages touch too, where that of one
+    tile has no room there."""
+    found = {o.tensor: o for o in nest.operands if o.met and o.uses(structure.v)}
+    if not found or not machine.caches:
+        return np.zeros_like(rows)
+    room, rate, _ = filled(machine)[0]
+    box = {n: np.full_like(rows, float(e)) for n, e in nest.extents.items()}
+    box |= {n: np.ones_like(rows) for n, _ in nest.spatial}
+    if structure.r:
+        box[structure.r] = rows
+    held = sum(footprint(o, box, machine.line_bytes) for o in found.values())
+    moved = sum(o.size for o in found.values())
+    return np.where(held > room, moved / rate, 0.0)
 
 
 def _packing(nest: Nest, machine: Processor, structure: Structure) -> float:

@@ -125,6 +125,8 @@ def schedule_nest(
     elif structure.partial:
         schedule.compute_at(target, tile)
         schedule.compute_at(kernel, tile)
+        if machine.sums_in_lanes:
+            attempt(schedule, lambda: schedule.vectorize(schedule.loops(target)[-1]))
     else:
         schedule.compute_at(target, block)
         schedule.compute_at(kernel, _tile_sums(schedule, target, structure, point, block))

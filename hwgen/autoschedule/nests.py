@@ -40,12 +40,14 @@ def take_back(schedule: Schedule, before: int) -> None:
 @dataclass(frozen=True, slots=True)
 class Operand:
     """One read of a stage. `steps`: per dimension of the tensor, the coefficient of each iterator,
-    or None where the index is not affine (the whole dimension is then taken to be touched)."""
+    or None where the index is not affine (the whole dimension is then taken to be touched). `met`:
+    other stages touch it too."""
 
     tensor: str
     bytes: int
     shape: tuple[int, ...]
     steps: tuple[Mapping[str, int] | None, ...]
+    met: bool = False
 
     def stride(self, iterator: str) -> int | None:
         """Elements between neighbours along an iterator; None where that is not constant."""
@@ -70,7 +72,7 @@ class Operand:
 class Nest:
     """An untouched reduction: `spatial` and `reduction` iterators (name, extent), what it reads;
     `post`: the one stage that reads its result point by point, and `partner`: for each spatial
-    iterator, that stage's iterator ("" and {} where there is none)."""
+    iterator, that stage's iterator ("" and {} where there is none). `sums`: it adds."""
 
     stage: str
     spatial: tuple[tuple[str, int], ...]
@@ -82,6 +84,7 @@ class Nest:
     plain: bool
     post: str = ""
     partner: Mapping[str, str] | None = None
+    sums: bool = True
 
     @property
     def extents(self) -> dict[str, int]:
@@ -158,7 +161,8 @@ def operand(state: LoopTree, access: Access) -> Operand:
                 case _:
                     affine = False
         steps.append(found if affine else None)
-    return Operand(tensor.name, DTYPES[tensor.dtype], tensor.shape, tuple(steps))
+    met = tensor.name in state.stage or len(state.readers(tensor.name)) > 1
+    return Operand(tensor.name, DTYPES[tensor.dtype], tensor.shape, tuple(steps), met)
 
 
 def nest_of(state: LoopTree, name: str) -> Nest:
@@ -178,6 +182,7 @@ def nest_of(state: LoopTree, name: str) -> Nest:
         plain_target(stage),
         post,
         partner,
+        stage.op == "+=",
     )
 
 

@@ -2,7 +2,8 @@
 
 Each outermost loop is merged with the nearest before it where that is legal and modelled to be
 faster: with one that moves along the same dimension of an array, the shorter step tiled to the
-longer. What is only touched inside needs the room of one iteration.
+longer. What is only touched inside needs the room of one iteration. Loops that gain nothing one by
+one are then tried together with those after them: what all of them touch is met once.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from itertools import takewhile
 from math import lcm
 
@@ -27,21 +28,27 @@ from hwgen.spec.expression import substitute
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor
 
+TOGETHER = 3
+"""Loops after one another that are merged into one at once, at most. A limit on the work."""
+
 
 def share_loops(schedule: Schedule, given: tuple[str, ...]) -> list[Choice]:
     """Merge outermost loops, those around what was `given` apart; what was merged."""
     choices: list[Choice] = []
-    number = 1
-    while number < len(schedule.state.root):
-        merged = _into_one_before(schedule, number, given)
-        if merged is None:
-            number += 1
-        else:
-            choices.append(merged)
+    for length in range(1, TOGETHER + 1):
+        number = 1
+        while number + length <= len(schedule.state.root):
+            merged = _into_one_before(schedule, number, length, given)
+            if merged is None:
+                number += 1
+            else:
+                choices.append(merged)
     return choices
 
 
-def _into_one_before(schedule: Schedule, number: int, given: tuple[str, ...]) -> Choice | None:
+def _into_one_before(
+    schedule: Schedule, number: int, length: int, given: tuple[str, ...]
+) -> Choice | None:
     root = schedule.state.root
     second = root[number]
     if not _free(second, given):
@@ -50,12 +57,14 @@ def _into_one_before(schedule: Schedule, number: int, given: tuple[str, ...]) ->
         first = root[earlier]
         if not _free(first, given):
             break
-        apart = _apart(schedule.state, first, second)
         for pair in _pairs(schedule.state, first, second):
-            spared = _merged(schedule, pair, apart)
+            chain = _chain(schedule.state, pair, (earlier, number, length), given)
+            merged = root[number : number + length]
+            apart = _apart(schedule.state, first, *merged)
+            spared = _merged(schedule, chain, apart) if len(chain) == length else None
             if spared is not None:
-                stage = next(blocks((second,))).stage
-                return Choice(stage, f"in one loop with {next(blocks((first,))).stage}", -spared)
+                stages = ", ".join(next(blocks((n,))).stage for n in merged)
+                return Choice(stages, f"in one loop with {next(blocks((first,))).stage}", -spared)
     return None
 
 
@@ -79,6 +88,9 @@ class _Outer:
     units: tuple[str, ...]
 
 
+_Pair = tuple[_Outer, _Outer]
+
+
 def _outer(node: Node) -> tuple[Loop, tuple[str, ...]] | None:
     units: list[str] = []
     while isinstance(node, Loop) and node.kind == "serial":
@@ -92,7 +104,7 @@ def _outer(node: Node) -> tuple[Loop, tuple[str, ...]] | None:
     return None
 
 
-def _pairs(state: LoopTree, first: Node, second: Node) -> Iterator[tuple[_Outer, _Outer]]:
+def _pairs(state: LoopTree, first: Node, second: Node) -> Iterator[_Pair]:
     """Loops of two nests that move equally along an array; what the first computes first."""
     ours, theirs = _outer(first), _outer(second)
     if ours is None or theirs is None:
@@ -114,6 +126,24 @@ def _pairs(state: LoopTree, first: Node, second: Node) -> Iterator[tuple[_Outer,
                 yield one, two
 
 
+def _chain(
+    state: LoopTree, pair: _Pair, places: tuple[int, int, int], given: tuple[str, ...]
+) -> tuple[_Pair, ...]:
+    """A pair, and with it pairs of the loop that this makes and loops that come after, as many as
+    there are up to a length. `places`: of the first loop, of the second, and that length."""
+    earlier, number, length = places
+    chain = (pair,)
+    while len(chain) < length:
+        state = _after(state, chain[-1])
+        if not _free(state.root[number], given):
+            break
+        more = next(_pairs(state, state.root[earlier], state.root[number]), None)
+        if more is None:
+            break
+        chain = (*chain, more)
+    return chain
+
+
 def _steps(state: LoopTree, loop: Loop) -> Mapping[tuple[str, int], int]:
     """How far a loop moves along dimensions of arrays that are touched inside."""
     found: dict[tuple[str, int], int] = {}
@@ -131,19 +161,17 @@ def _steps(state: LoopTree, loop: Loop) -> Mapping[tuple[str, int], int]:
 # Whether it pays
 
 
-def _merged(
-    schedule: Schedule, pair: tuple[_Outer, _Outer], apart: AbstractSet[str]
-) -> float | None:
-    """Cycles that are spared by merging two loops, nodes that are `apart` left out; None, and
-    nothing is done, where it is not legal or spares none. The model, which takes no time, is asked
+def _merged(schedule: Schedule, chain: tuple[_Pair, ...], apart: AbstractSet[str]) -> float | None:
+    """Cycles that are spared by merging loops, nodes that are `apart` left out; None, and nothing
+    is done, where it is not legal or spares none. The model, which takes no time, is asked
     first."""
     hardware, state = schedule.hardware, schedule.state
     before = _cycles(_without(state, apart), schedule.homes, hardware)
-    wanted = _after(state, pair)
+    wanted = reduce(_after, chain, state)
     if _cycles(_without(wanted, apart), _deepest(wanted), hardware) >= before:
         return None
     made = count(schedule)
-    if attempt(schedule, lambda: _merge(schedule, pair)) is not None:
+    if attempt(schedule, lambda: _merge(schedule, chain)) is not None:
         return None
     after = _cycles(_without(schedule.state, apart), schedule.homes, hardware)
     if after >= before:
@@ -152,18 +180,21 @@ def _merged(
     return before - after
 
 
-def _merge(schedule: Schedule, pair: tuple[_Outer, _Outer]) -> None:
+def _merge(schedule: Schedule, chain: tuple[_Pair, ...]) -> None:
     with schedule.batch(blame=False):
-        loops: list[str] = []
-        for outer in pair:
-            if outer.units:
-                schedule.reorder(outer.loop, *outer.units)
-            split = outer.tile > 1
-            loops.append(schedule.split(outer.loop, factor=outer.tile)[0] if split else outer.loop)
-        schedule.merge(*loops)
+        for pair in chain:
+            loops: list[str] = []
+            for outer in pair:
+                name = outer.loop
+                if outer.units:
+                    schedule.reorder(name, *outer.units)
+                if outer.tile > 1:
+                    name, _ = schedule.split(name, factor=outer.tile)
+                loops.append(name)
+            schedule.merge(*loops)
 
 
-def _after(state: LoopTree, pair: tuple[_Outer, _Outer]) -> LoopTree:
+def _after(state: LoopTree, pair: _Pair) -> LoopTree:
     """The state that merging would make."""
     loops: list[str] = []
     for outer in pair:
@@ -189,9 +220,9 @@ def _deepest(state: LoopTree) -> Mapping[str, tuple[str, ...]]:
     return {t: n for t, n in around.items() if state.tensor[t].role == "intermediate"}
 
 
-def _apart(state: LoopTree, first: Node, second: Node) -> frozenset[str]:
-    """Outermost nodes in front of and behind all that touch what two of them do."""
-    touched = _arrays(state, first) | _arrays(state, second)
+def _apart(state: LoopTree, *merged: Node) -> frozenset[str]:
+    """Outermost nodes in front of and behind all that touch what some of them do."""
+    touched = {a for node in merged for a in _arrays(state, node)}
     near = [not touched.isdisjoint(_arrays(state, n)) for n in state.root]
     begin, end = near.index(True), len(near) - near[::-1].index(True)
     return frozenset(n.name for n in (*state.root[:begin], *state.root[end:]))

@@ -183,7 +183,7 @@ def value_helpers(prefix: str) -> Helpers:
 class Value:
     """C text of type `dtype` (int32 or wider, or a float); integers lie in `interval`.
 
-    `weak`: a constant, which takes the other operand's type.
+    `weak`: made of numbers alone, which take the other operand's type.
     """
 
     text: str
@@ -279,16 +279,16 @@ class ValueText:
         return value.text if value.dtype == dtype else f"({C_TYPES[dtype]}){value.text}"
 
     def _arithmetic(self, op: str, left: Value, right: Value) -> Value:
-        dtype = _common(left, right)
+        dtype, weak = _common(left, right), left.weak and right.weak
+        text = f"({self._as(left, dtype)} {op} {self._as(right, dtype)})"
         if dtype in FLOATS:
-            return Value(f"({self._as(left, dtype)} {op} {self._as(right, dtype)})", dtype, (0, 0))
+            return Value(text, dtype, (0, 0), weak)
         interval = combined(op, left.interval, right.interval)
         if within(interval, dtype_interval(dtype)):
-            text = f"({self._as(left, dtype)} {op} {self._as(right, dtype)})"
-            return Value(text, dtype, interval)
+            return Value(text, dtype, interval, weak)
         unsigned = "uint64_t" if dtype == "int64" else "uint32_t"
         text = f"(({C_TYPES[dtype]})(({unsigned}){left.text} {op} ({unsigned}){right.text}))"
-        return Value(text, dtype, dtype_interval(dtype))
+        return Value(text, dtype, dtype_interval(dtype), weak)
 
     def _binary(self, op: str, left: Value, right: Value) -> Value:
         match op:
@@ -298,7 +298,8 @@ class ValueText:
                 dtype = _common(left, right)
                 dtype = dtype if dtype in FLOATS else "float64"
                 c = C_TYPES[dtype]
-                return Value(f"(({c}){left.text} / ({c}){right.text})", dtype, (0, 0))
+                text = f"(({c}){left.text} / ({c}){right.text})"
+                return Value(text, dtype, (0, 0), left.weak and right.weak)
             case "//" | "%":
                 return self._floor(op, left, right)
             case "<<" | ">>":
@@ -312,11 +313,11 @@ class ValueText:
                 return Value(text, "int32", (0, 1))
 
     def _floor(self, op: str, left: Value, right: Value) -> Value:
-        dtype = _common(left, right)
+        dtype, weak = _common(left, right), left.weak and right.weak
         if dtype in FLOATS:
             a, b = self._as(left, dtype), self._as(right, dtype)
             text = f"floor({a} / {b})" if op == "//" else f"({a} - floor({a} / {b}) * {b})"
-            return Value(f"({C_TYPES[dtype]}){text}", dtype, (0, 0))
+            return Value(f"({C_TYPES[dtype]}){text}", dtype, (0, 0), weak)
         if right.interval[0] <= 0 <= right.interval[1]:
             self.checks.append(f"{right.text} != 0")
         if left.interval[0] >= 0 and right.interval[0] > 0:
@@ -377,7 +378,8 @@ class ValueText:
             pick(left.interval[1], right.interval[1]),
         )
         a, b = self._as(left, dtype), self._as(right, dtype)
-        return Value(self.helpers.call(f"{function}_{dtype}", a, b), dtype, interval)
+        call = self.helpers.call(f"{function}_{dtype}", a, b)
+        return Value(call, dtype, interval, left.weak and right.weak)
 
     def _transcendental(self, function: str, value: Value) -> Value:
         single = value.dtype == "float32"
@@ -394,7 +396,7 @@ class ValueText:
                 text = f"rint{suffix}({x})"
             case _:
                 text = self._library(function, dtype, x)
-        return Value(text, dtype, (0, 0))
+        return Value(text, dtype, (0, 0), value.weak)
 
     def _library(self, function: str, dtype: str, x: str) -> str:
         own = f"{function}_{dtype}"

@@ -42,6 +42,11 @@ def _check_loops(context: Context, processor: Processor, shared: Sequence[str]) 
                 key=True, found="vector_bytes is 0", allowed="vector_bytes of at least 1",
                 repair="add vector_bytes, or remove the loop",
             )  # fmt: skip
+        if loop.kind == "unroll" and loop.sum:
+            raise context.error(
+                "H131", f"loop {loop.name!r} has no lanes that share a sum", (*path, "sum"),
+                found="kind: unroll", allowed="kind: vectorize", repair="remove `sum`",
+            )  # fmt: skip
         if loop.kind != "bind":
             continue
         if loop.index in coordinates:
@@ -174,6 +179,7 @@ def processor_templates(
             yield (*_loop_path(loop), "index"), loop.index, {}
         else:
             yield (*_loop_path(loop), "emit"), loop.emit, _LINE
+            yield (*_loop_path(loop), "sum"), loop.sum, {**_LINE, "sum": TEXT}
     for pragma in processor.pragmas:
         yield (*_PROCESSOR, "pragmas", pragma.name, "emit"), pragma.emit, {"value": NUMBER}
         yield (*_PROCESSOR, "pragmas", pragma.name, "alone"), pragma.alone, {}

@@ -25,7 +25,8 @@ class LoopKind:
     coordinate of a grid of blocks or of a block's threads), "vectorize" (lanes of one instruction),
     or "unroll". `level`: what each iteration of a parallel or bound loop is: a block or a thread.
     `extent`: allowed extents. `emit`: template of a line before the loop (`extent`, `variable`);
-    for "bind" `index` is the expression of the coordinate. `reduces`: a bound loop may carry a
+    for "bind" `index` is the expression of the coordinate. `sum`: of "vectorize", the line before a
+    loop whose lanes add up the scalar `sum` ("": none may). `reduces`: a bound loop may carry a
     reduction, combined through the block's shared memory. `start_cycles`: of a parallel loop, to
     start its workers and to wait for all of them.
     """
@@ -39,6 +40,7 @@ class LoopKind:
     index: str = ""
     reduces: bool = False
     start_cycles: int = 0
+    sum: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,11 @@ class Processor:
     def start_cycles(self) -> int:
         """To start the workers of a parallel loop, and to wait for them; 0 where none has any."""
         return next((x.start_cycles for x in self.loops if x.kind == "parallel"), 0)
+
+    @property
+    def sums_in_lanes(self) -> bool:
+        """Whether lanes of vectors may share a sum."""
+        return any(x.sum for x in self.loops)
 
     @property
     def teams(self) -> int:

@@ -207,4 +207,4 @@ def _loop(
                 name, "bind", location, loop.level, extent, index=loop.index, reduces=loop.reduces
             )
         case MarkedLoopSchema():
-            return LoopKind(name, loop.kind, location, "thread", extent, loop.emit)
+            return LoopKind(name, loop.kind, location, "thread", extent, loop.emit, sum=loop.sum)

@@ -102,6 +102,10 @@ class MarkedLoopSchema(Model):
     """Range of its extent."""
     emit: Template
     """The line before the loop; names `extent` and `variable`."""
+    sum: Template = ""
+    """Of `vectorize`: the line before a loop whose lanes all add to one variable, `sum`, of which
+    the compiler then makes one number; left out: no lanes share a sum. Names `extent` and
+    `variable` too."""
 
 
 class PragmaSchema(Model):

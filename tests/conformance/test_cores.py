@@ -83,14 +83,14 @@ def test_each_core_has_memories_of_its_own() -> None:
     text = compiled(48, 64, 32).source.c
     body = text[text.index("#pragma omp") :]
     assert text.count("__m512 zmm0") == body.count("__m512 zmm0") == 1
-    assert body.count("static _Thread_local float") == 2
+    assert body.count("static _Thread_local float") == 1
     alone = compile_script(product(48, 64, 32), cores(2), ALONE).source.c
     assert "_Thread_local" not in alone
     assert alone.count("__m512 zmm0") == alone.count("static float panels") == 1
 
 
 def test_cycles_are_those_of_the_core_with_the_most_iterations() -> None:
-    """Ten tiles of 12 rows: five for each of two cores. Of five parts, one core has three."""
+    """Twenty tiles of 6 rows: ten for each of two cores. Of five parts, one core has three."""
     m, n, k = 120, 96, 64
     one = compile_script(product(m, n, k), cores(1), SCRIPT).timing.cycles
     two = compile_script(product(m, n, k), cores(2), SCRIPT)
@@ -100,7 +100,8 @@ def test_cycles_are_those_of_the_core_with_the_most_iterations() -> None:
     exact = simulate_timing(two.program, cores(2)).cycles
     assert two.timing.cycles == pytest.approx(exact, rel=0.001)
     half = (one - begin) / 2
-    assert half <= two.timing.cycles - begin <= half * 1.01
+    # Where one core goes on from part to part, units wait for each other once more.
+    assert half * 0.999 <= two.timing.cycles - begin <= half * 1.01
     assert two.timing.cycles >= two.bound.cycles
     parts = compile_script(product(m, n, k), cores(2), SCRIPT.replace("nparts=2", "nparts=5"))
     fifth = (one - begin) / 5

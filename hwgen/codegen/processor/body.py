@@ -24,6 +24,7 @@ from hwgen.codegen.nodes import (
     PrefetchOf,
     Routine,
     ThreadBarrier,
+    nodes,
 )
 from hwgen.codegen.processor.firmware import HEAP, INDEX, Room
 from hwgen.codegen.processor.scopes import scope
@@ -158,13 +159,21 @@ class BodyText:
             lines += self.template(text, f"processor.pragmas.{key}", {"value": value})
         kind = self.hardware.machine.loop.get(node.kind)
         if kind is not None:
-            values = {"extent": node.extent, "variable": variable}
-            lines += self.template(kind.emit, f"processor.loops.{kind.name}.emit", values)
+            values: dict[str, object] = {"extent": node.extent, "variable": variable}
+            text, name = kind.emit, "emit"
+            if kind.kind == "vectorize" and (scalar := self._sum(node.body)):
+                text, name, values["sum"] = kind.sum, "sum", scalar
+            lines += self.template(text, f"processor.loops.{kind.name}.{name}", values)
         head = f"for ({self.room.index} {variable} = 0; {variable} < {bound}; ++{variable}) {{"
         before, self.lanes = self.lanes, kind is not None and kind.kind == "vectorize"
         body = self.lines(node.body)
         self.lanes = before
         return [*lines, head, *indent(body), "}"]
+
+    def _sum(self, body: tuple[Node, ...]) -> str:
+        """The variable that the lanes of a loop add up; "" where each has an element of its own."""
+        targets = (n.target for n in nodes(body) if isinstance(n, Assign) and n.op == "+=")
+        return next((self.kept[t] for t in targets if t in self.kept), "")
 
     # Statements
 

@@ -114,10 +114,15 @@ def lower_nest(state: LoopTree, homes: Homes, hardware: HardwareSpec) -> tuple[C
         tuple(t.name for t in state.tensors if t.role == "input"),
         tuple(t.name for t in state.tensors if t.role == "output"),
         tuple(buffers.values()),
-        keep(body, in_order(processor)),
+        keep(body, adding(processor)),
     )
     check_nest(program)
     return program, placing
+
+
+def adding(processor: Processor) -> tuple[str, ...]:
+    """Kinds of loops that may add to one variable."""
+    return (*in_order(processor), *(k.name for k in processor.loops if k.sum))
 
 
 def in_order(processor: Processor) -> tuple[str, ...]:

@@ -19,8 +19,7 @@ from hwgen.spec.hardware import HardwareSpec
 def outlined(
     body: tuple[Node, ...], buffers: Mapping[str, Array], hardware: HardwareSpec
 ) -> tuple[Node, ...]:
-    """The nodes with a routine around each nest that needs one. Blocks have functions anyway, and
-    lanes share theirs."""
+    """The nodes with a routine around each nest that needs one. Blocks have functions anyway."""
     if hardware.machine.launch or hardware.machine.function_prologue:
         return body
     return _Outlining(buffers, hardware).body(body, frozenset())
@@ -51,8 +50,6 @@ class _Outlining:
             case If():
                 return with_inner(node, lambda body: self.body(body, home))
             case Loop():
-                if self.hardware.machine.runs(node.kind) == "vectorize":
-                    return node
                 found = replace(node, body=self.body(node.body, frozenset()))
                 return self.routine(found, home)
             case _:

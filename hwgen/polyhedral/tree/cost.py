@@ -172,7 +172,8 @@ def _block(
         lanes = min(_kinds(site, machine, "vectorize"), max(1, machine.lanes_bytes // width))
         rate = float(lanes * machine.operations_per_cycle)
         share = ceil(at_once / machine.workers) / at_once
-    steps = prod(x.extent for x in site.loops if x.kind == "serial")
+    counted = ("", "parallel")  # Workers count the iterations that they take.
+    steps = prod(x.extent for x in site.loops if machine.runs(x.kind) in counted)
     compute = (points * work / rate + machine.iteration_cycles * steps) * share
     name = site.block.name
     times = [brought.get(name, 0.0) / rate for brought, rate in levels]

@@ -267,9 +267,8 @@ def set_kind(state: LoopTree, loop: str, kind: LoopKind) -> LoopTree:
     if kind.kind == "bind":
         _check_free(state, loop, kind)
     _check_pragmas(old, kind, old.pragmas)
-    root = replace_loop(
-        state.root, loop, lambda x: (replace(x, kind=kind.name, combines=kind.reduces),)
-    )
+    made = replace(old, kind=kind.name, combines=kind.reduces, sums=bool(kind.sum))
+    root = replace_loop(state.root, loop, lambda _: (made,))
     return replace(state, root=root)
 
 

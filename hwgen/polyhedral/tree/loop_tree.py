@@ -152,8 +152,9 @@ class Prefetch:
 class Loop:
     """`for name in 0 ..< extent`. `kind`: "serial", or a loop kind of the chip (`parallel`,
     `vectorize`, `unroll`, or a thread index to which it is bound). `combines`: iterations of this
-    kind may carry a reduction; the chip then combines what each contributed. `turns`: in most
-    iterations of the loops around it, its first one runs all that is inside."""
+    kind may carry a reduction; the chip then combines what each contributed. `sums`: they are
+    lanes, which may add up one element. `turns`: in most iterations of the loops around it, its
+    first one runs all that is inside."""
 
     name: str
     extent: int
@@ -163,12 +164,13 @@ class Loop:
     pragmas: tuple[tuple[str, int | str], ...] = ()
     prefetches: tuple[Prefetch, ...] = ()
     turns: bool = False
+    sums: bool = False
 
     def around(self, body: tuple[Node, ...]) -> Loop:
         """The loop around something else."""
         return Loop(
             self.name, self.extent, body, self.kind, self.combines, self.pragmas, self.prefetches,
-            self.turns,
+            self.turns, self.sums,
         )  # fmt: skip
 
 

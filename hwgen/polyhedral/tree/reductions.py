@@ -114,8 +114,8 @@ def initialisation(state: LoopTree, site: Site, depth: int, *, alike: bool = Fal
         if loop.name in used:
             name = unique(f"{loop.name}_init", taken)
             taken.add(name)
-            kind = (loop.kind, loop.combines) if alike else ("serial", False)
-            made.append(Loop(name, loop.extent, (), *kind))
+            copied = replace(loop, name=name, body=(), pragmas=(), prefetches=(), turns=False)
+            made.append(copied if alike else Loop(name, loop.extent, ()))
             extents = extents | {name: loop.extent}
             bindings[loop.name] = Name(name)
     outside = {x.name for x in site.loops[:depth]}

@@ -166,6 +166,17 @@ def combining(state: LoopTree, site: Site) -> tuple[Loop, ...]:
     return tuple(x for x in site.loops if x.name in carriers and x.combines)
 
 
+def added_in_lanes(state: LoopTree, site: Site, loop: Loop) -> bool:
+    """Whether a loop's lanes do nothing but add to one element of the block's target, each to a
+    part of its own."""
+    stage = state.stage[site.block.stage]
+    if not loop.sums or site.block.part == "init" or stage.op != "+=" or len(loop.body) != 1:
+        return False
+    spatial = {n for n, _ in stage.spatial}
+    moves = any(loop.name in names(e) for i, e in site.block.bindings if i in spatial)
+    return loop.name in carried(state, site) and not moves
+
+
 SEQUENTIAL = ("serial", "unroll")
 """Kinds of loops whose iterations run one after the other."""
 

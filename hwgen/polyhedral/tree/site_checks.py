@@ -10,6 +10,7 @@ from hwgen.polyhedral.tree.by_indices import stays_inside
 from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree, Site, covers, touches
 from hwgen.polyhedral.tree.relations import (
     SEQUENTIAL,
+    added_in_lanes,
     carried,
     combining,
     conjoin,
@@ -121,7 +122,7 @@ def check_parallel(state: LoopTree, homes: Homes) -> None:
             if loop.name in homes[tensor]:
                 continue
             for writer in (s for s in inside if s.block.stage == tensor):
-                if loop in combining(state, writer):
+                if loop in combining(state, writer) or added_in_lanes(state, writer, loop):
                     continue
                 for other in inside:
                     if touches(state, other, tensor):

@@ -169,6 +169,32 @@ def test_packing_pays_where_columns_are_strided() -> None:
     assert min(best, key=lambda s: best[s]).v == "n"
 
 
+def _rows(op: str, n: int, also: str) -> int:
+    """Rows of the register tile for sums along them."""
+    w = make_workload(
+        "rows",
+        sizes={"M": 512, "N": n},
+        tensors={"x": "float32[M, N]", "t": "float32[M]", "y": "float32[M, N]"},
+        compute=[f"t[m] {op} x[m, n]", f"y[m, n] = {also}t[m]"],
+    )
+    s = Schedule(w, chip("x86_avx512"))
+    nest = nest_of(s.state, "t")
+    (best,) = (grid(nest, s.hardware, x).best(1)[0] for x in structures(s.state, nest) if x.partial)
+    return best.rows
+
+
+def test_rows_go_side_by_side_where_lanes_share_no_sum() -> None:
+    """Their sums then hide each other's latencies; else each row is a stream of its own."""
+    assert _rows("+=", 768, "x[m, n] - ") == 1
+    assert _rows("max=", 768, "x[m, n] - ") > 1
+
+
+def test_a_tile_that_others_read_again_stays_in_the_first_cache() -> None:
+    wide = [_rows("max=", 1024, also) for also in ("x[m, n] - ", "2 * ")]
+    assert wide[0] * 1024 * 4 <= 0.6 * 32 * 1024
+    assert wide[0] <= wide[1]
+
+
 def test_footprints_are_those_of_enumeration() -> None:
     s = Schedule(matmul(20, 20, 20), chip("cpu_generic"))
     read = operand(s.state, Access("a", (parse_expression("2*i + r"), parse_expression("j + 3*s"))))

@@ -80,6 +80,27 @@ def test_one_worker_is_not_started() -> None:
     assert all(x.kind != "parallel" for x in s.state.loop.values())
 
 
+def test_workers_count_their_iterations() -> None:
+    """One of them has as many as nobody else has: its start is all that it adds."""
+    s = Schedule(workload("layernorm", {"M": 64, "N": 768}), chip())
+    alone = estimate_nest(s.resolved, s.homes, chip()).cycles
+    s.parallel("m")
+    start = chip().machine.start_cycles
+    assert estimate_nest(s.resolved, s.homes, chip()).cycles == alone + start
+
+
+def test_loops_go_together_of_which_none_would_alone() -> None:
+    """With its squares alone, each row would be out of the cache before its result is made."""
+    vectors = load_hardware(ROOT / "hw_specs" / "x86_avx512.yaml")
+    s = Schedule(workload("layernorm", {"M": 64, "N": 1024}), vectors)
+    report = autoschedule(s)
+    (loop,) = s.state.root
+    assert isinstance(loop, Loop)
+    assert all(s.homes[t] == (loop.name,) for t in ("total", "c", "sq", "r"))
+    assert any(", " in c.stage for c in report.choices)
+    assert right(s)
+
+
 def test_loops_of_one_iteration_do_not_hide_others() -> None:
     s = scheduled(workload("depthwise_conv2d", {}))
     (loop,) = s.state.root

@@ -20,7 +20,8 @@ from hwgen.polyhedral.tree.build import build_state
 from hwgen.polyhedral.tree.edit import replace_loop
 from hwgen.polyhedral.tree.loop_tree import map_blocks
 from hwgen.spec.expression import Access, Binary, Const, Name
-from hwgen.spec.load import load_hardware, load_workload
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.load import load_hardware, load_workload, make_workload
 from tests.unit.codegen_processor import samples
 
 pytestmark = pytest.mark.skipif(not have_compiler(), reason="no C compiler")
@@ -87,6 +88,61 @@ def test_ways_to_run_a_loop() -> None:
                  "#pragma GCC unroll 2"):  # fmt: skip
         assert line in text
     assert "__builtin_prefetch(&b[" in text
+
+
+def summing(folder: Path) -> HardwareSpec:
+    """A core whose lanes may share a sum."""
+    text = (samples.ROOT / "hw_specs" / "cpu_generic.yaml").read_text(encoding="utf-8")
+    alone = 'emit: "#pragma omp simd"'
+    assert text.count(alone) == 1
+    file = folder / "summing.yaml"
+    shared = f'{alone}, sum: "#pragma omp simd reduction(+:{{{{ sum }}}})"'
+    file.write_text(text.replace(alone, shared), encoding="utf-8")
+    return load_hardware(file)
+
+
+def test_lanes_share_a_sum(tmp_path: Path) -> None:
+    """Also a tail's, and what begins with none of its own; what moves with the lanes is no sum."""
+    s = samples.schedule("layernorm", summing(tmp_path), M=5, N=27)
+    outer, inner = s.split("n", factor=8)
+    s.vectorize(inner)
+    s.decompose_reduction("sq", "sq_n")
+    s.vectorize("sq_n")
+    s.vectorize("c_n")
+    text = samples.check_native(s).c
+    assert text.count("reduction(+:total_sum)") == text.count("reduction(+:sq_sum)") == 1
+    assert text.count("#pragma omp simd") == 3
+    assert s.loops("total") == ("m", outer, inner)
+
+
+@pytest.mark.parametrize("op", ["max=", "min="])
+def test_lanes_share_no_extremum(op: str, tmp_path: Path) -> None:
+    """Nothing says what a compiler makes of NaNs there. One iteration has nothing to share."""
+    tensors = {"a": "float32[4, 1, 8]", "m": "float32[4]"}
+    given = make_workload("most", sizes={}, tensors=tensors, compute=[f"m[i] {op} a[i, j, k]"])
+    s = Schedule(given, summing(tmp_path))
+    with pytest.raises(HwgenError, match="conflict"):
+        s.vectorize("k")
+    s.reorder("i", "k", "j")
+    s.vectorize("j")
+    assert "reduction" not in samples.check_native(s).c
+
+
+def test_lanes_along_a_result_as_well_share_no_sum(tmp_path: Path) -> None:
+    s = samples.schedule("layernorm", summing(tmp_path))
+    both = s.fuse("m", "n")
+    with pytest.raises(HwgenError, match="conflict"):
+        s.vectorize(both)
+
+
+def test_a_loop_of_lanes_alone_is_told_what_its_pointers_reach() -> None:
+    """`c` and `total` lie in one room: nothing else says that a store leaves the mean as it is."""
+    s = samples.schedule("layernorm", samples.cpu(), M=6, N=40)
+    s.compute_at("total", s.merge("m", "c_m"))
+    s.vectorize("c_n")
+    text = samples.check_native(s).c
+    (head,) = [x for x in text.splitlines() if x.startswith("static void") and "_c(" in x]
+    assert "const float *restrict total" in head
 
 
 def test_a_prefetch_covers_what_comes_and_nothing_else() -> None:

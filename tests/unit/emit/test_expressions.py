@@ -148,6 +148,8 @@ def numpy_value(expr: Expr, p: Any, q: Any) -> Any:
                     return a - b
                 case "*":
                     return a * b
+                case "/":
+                    return a / b
                 case ">>":
                     return a >> b
                 case "<<":
@@ -170,6 +172,8 @@ def numpy_value(expr: Expr, p: Any, q: Any) -> Any:
         case Call("clip", (a, low, high)):
             inner = np.maximum(numpy_value(a, p, q), numpy_value(low, p, q))
             return np.minimum(inner, numpy_value(high, p, q))
+        case Call("rsqrt", (Const(a),)):
+            return 1 / a**0.5
         case Call("abs", (a,)):
             return abs(numpy_value(a, p, q))
         case Call("select", (c, a, b)):
@@ -197,8 +201,12 @@ FORMS: list[tuple[str, str, str, Expr]] = [
     ("uint8", "uint8", "uint8", Cast("uint8", binary("-", P, Q))),
     ("float32", "float32", "float32", binary("-", binary("*", P, Q), Const(0.5))),
     ("float64", "float64", "float64", binary("+", P, Q)),
+    # What is made of numbers alone is a number too: it takes the type of what it meets.
+    ("float32", "float32", "float32",
+     binary("-", P, binary("*", Q, Binary("/", Const(1.0), Const(768))))),
+    ("float32", "float32", "float32", binary("*", P, Call("rsqrt", (Const(48.0),)))),
     ("float32", "int8", "int8", Cast("int8", Call("clip", (P, Const(-128.0), Const(127.0))))),
-]
+]  # fmt: skip
 
 
 @pytest.mark.skipif(not have_compiler(), reason="no C compiler")
