@@ -137,10 +137,9 @@ def test_pages_show_what_calls_lose_to_their_own_accesses() -> None:
 
 
 def test_the_search_finds_a_kernel_that_conflicts_do_not_slow() -> None:
-    """What is left of them, where rows of the last column's tiles end early, is beside loads."""
+    """Its tiles fill the memory with two slots for each result; with one there is room to pad."""
     kernel = searched()
-    lost = sum(s.lost for s in shared_banks(kernel.program, kernel.hardware))
-    assert lost < kernel.cycles / 50
+    assert shared_banks(kernel.program, kernel.hardware) == ()
     assert kernel.cycles <= squares(32).cycles
     assert "storage_align" in kernel.script
     assert kernel.cycles < 0.8 * dense(squares(32)).cycles

@@ -12,7 +12,7 @@ from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.caches import through_caches
 from hwgen.polyhedral.search.objective import Measure, Measured, Objective, measure
-from hwgen.polyhedral.search.refine import Change, keepers, neighbours
+from hwgen.polyhedral.search.refine import Change, keepers, neighbours, thinner
 from hwgen.polyhedral.search.search import SCHEDULE_WORK, TOO_LONG, Candidate, SearchResult, Watch
 from hwgen.polyhedral.search.tiling import Tiling
 from hwgen.spec.hardware import HardwareSpec
@@ -180,9 +180,13 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
                 break
             if tried.objective == "cycles" and candidate.bound >= cycles:
                 continue
-        if tried.add(candidate) is not None:
+        kernel = tried.add(candidate)
+        if kernel is not None:
             built |= {shape, commuted}
             looked += 1
+            less = thinner(tiling) if tried.cycles(kernel) > SLACK * candidate.cycles else None
+            if less is not None:  # Its calls may wait for banks, and have no room for padding.
+                tried.add(replace(candidate, tiling=less, bound=0.0))
         tried.simulated = len(tried.built)
         watch.step()
     if tried.best is None:

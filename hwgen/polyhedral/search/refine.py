@@ -38,6 +38,16 @@ def neighbours(hardware: HardwareSpec, tiling: Tiling) -> Iterator[tuple[Change,
                     yield (loop.loop, size), other
 
 
+def thinner(tiling: Tiling) -> Tiling | None:
+    """The same with a slot less of each buffer that has several; None where there is none."""
+    slots = {
+        name: tiling.slot[name] - 1
+        for name, depth in _own(tiling)
+        if depth and tiling.slot[name] > 1 and not tiling.kept(name)
+    }
+    return replace(tiling, slots=tuple((tiling.slot | slots).items())) if slots else None
+
+
 def keepers(hardware: HardwareSpec, tiling: Tiling) -> Iterator[Tiling]:
     """Tilings that differ in that what loops outside would load again stays, or comes tile by tile
     instead of all before them: in all buffers where that fits, then in each alone."""
