@@ -340,3 +340,30 @@ def test_planes_that_are_swapped_are_found() -> None:
     expected = run_reference(compiled.workload, inputs)["y"]
     assert np.array_equal(run(compiled.program, compiled.hardware, inputs).outputs["y"], expected)
     assert not np.array_equal(run(wrong, compiled.hardware, inputs).outputs["y"], expected)
+
+
+def test_an_input_kept_for_two_products_is_no_load_of_what_follows_the_processor() -> None:
+    """A gated product with a residual: `x` stays on the chip for both branches, and the sum that
+    adds it behind the processor's turn loads it for itself."""
+    tensors = {
+        "x": "int8[8, 32]",
+        **{n: {"type": "int8[64, 32]", "constant": True} for n in ("wg", "wu")},
+        "wd": {"type": "int8[32, 64]", "constant": True},
+        **dict.fromkeys(("gs", "us"), "int32[8, 64]"),
+        **dict.fromkeys(("g", "u", "h"), "int8[8, 64]"),
+        "ds": "int32[8, 32]",
+        "y": "int8[8, 32]",
+    }
+    compute = [
+        "gs[m, f] += x[m, d] * wg[f, d]",
+        "g[m, f] = int8(clip(gs[m, f] >> 6, 0, 127))",
+        "us[m, f] += x[m, d] * wu[f, d]",
+        "u[m, f] = int8(clip(us[m, f] >> 6, -128, 127))",
+        "h[m, f] = int8(clip((g[m, f] * u[m, f]) >> 7, -128, 127))",
+        "ds[m, e] += h[m, f] * wd[e, f]",
+        "y[m, e] = int8(clip((ds[m, e] >> 6) + x[m, e], -128, 127))",
+    ]
+    workload = make_workload("gated", tensors=tensors, compute=compute)
+    compiled = compile_workload(workload, beside("vta"), QUICK)
+    assert sides(compiled.program) == "upu"
+    examine(compiled, draw_inputs(workload, 1), "python")

@@ -22,9 +22,10 @@ from hwgen.spec.hardware import HardwareSpec, Intrinsic
 @dataclass
 class LoadWriter:
     """Edits of one phase. `first`: the stage, before any edit, of each of its workload's
-    statements; `storing`: the statements whose results leave the chip; `moved`: where stored
-    tensors are first computed, and `merged` the loops around that of outputs beside the last;
-    `nests`: the tile loops around each stage's work; `tiles`: the key of each tile loop;
+    statements; `sharers`: of a tensor that a memory holds whole, the stages of all phases that take
+    it there, where that is known; `storing`: the statements whose results leave the chip; `moved`:
+    where stored tensors are first computed, and `merged` the loops around that of outputs beside
+    the last; `nests`: the tile loops around each stage's work; `tiles`: the key of each tile loop;
     `reduction`: tile loops of the accumulation;
     `lanes`: lane loops of each stage; `caches`: the stage that loads a storage; `parts`: of sums
     that are added up in parts, the iterator over these; `wide`:
@@ -33,6 +34,7 @@ class LoadWriter:
     schedule: Schedule
     plan: TilingPlan
     first: tuple[str, ...]
+    sharers: Mapping[tuple[str, str], set[str]] | None = None
     storing: list[ScopStatement] = field(default_factory=list[ScopStatement])
     moved: dict[str, str] = field(default_factory=dict[str, str])
     merged: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
@@ -279,9 +281,10 @@ class LoadWriter:
     def _readers(
         self, storage: Storage, source: str, results: Mapping[str, str]
     ) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """Who reads a cache: all, or this phase alone where others load the tensor themselves; of
-        several caches of one tensor, those whose calls take this one. Where one stage reads several
-        of them, in which place of each one's value; else there are no places."""
+        """Who reads a cache: all, or this phase alone where others load the tensor themselves; of a
+        tensor held whole, the phases that take it there; of several caches of one tensor, those
+        whose calls take this one. Where one stage reads several of them, in which place of each
+        one's value; else there are no places."""
         stages = [x.tensor for x in self.schedule.state.readers(source)]
         mine = {*self.first, *self.moved.values()}
         held = self.plan.sources.get(storage.name, "")
@@ -301,9 +304,17 @@ class LoadWriter:
         if any(self._begins_off_chip(x, source) for x in ours):
             return ours, (1,) * len(ours)
         if storage.shape:
-            ours = tuple(x for x in stages if x not in self.caches.values())
+            apart = self._apart(storage)
+            ours = tuple(x for x in stages if x not in apart and x not in self.caches.values())
         everyone: tuple[str, ...] = ()
         return (everyone if len(ours) == len(stages) else ours), ()
+
+    def _apart(self, storage: Storage) -> set[str]:
+        """Stages, a processor's too, that do not take a tensor where it is held whole."""
+        if self.sharers is None:
+            return set()
+        own = {*stage_of(self.schedule.workload, self.schedule.state)}
+        return own - self.sharers[storage.tensor, storage.memory]
 
     def _begins_off_chip(self, stage: str, source: str) -> bool:
         """Whether the sums of a stage start from a tensor where it is off chip."""

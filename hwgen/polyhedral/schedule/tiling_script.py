@@ -58,10 +58,15 @@ def apply_tilings(schedule: Schedule, plans: Sequence[PhasePlan]) -> None:
     Raises:
         HwgenError: H411, H413, as the primitives.
     """
+    sharers: dict[tuple[str, str], set[str]] = {}
+    for plan in plans:
+        for storage in plan.tiling.match.selection.storages:
+            if storage.shape:
+                sharers.setdefault((storage.tensor, storage.memory), set()).update(plan.first)
     with schedule.batch(blame=False):
         for plan in plans:
             made = plan_of(plan.scop, plan.tiling, plan.leaves)
-            TilingWriter(schedule, made, plan.first).write()
+            TilingWriter(schedule, made, plan.first, sharers).write()
 
 
 @dataclass
