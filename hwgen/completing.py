@@ -20,7 +20,7 @@ from hwgen.passes.compiled import Compiled
 from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.passes.phase import DEFAULTS, SearchOptions
 from hwgen.passes.scripting import compile_script
-from hwgen.pipeline import compile_kernel
+from hwgen.pipeline import compile_workload
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.match.matching import Match, ranked_matches
 from hwgen.polyhedral.match.select import select
@@ -115,17 +115,21 @@ def complete_script(
     return complete_blocks(schedule, options)
 
 
-def _automatic(schedule: Schedule, options: SearchOptions) -> Compilation | None:
-    """What is compiled without a script, where its script begins as the given one does."""
+def _automatic(schedule: Schedule, options: SearchOptions) -> Compiled | None:
+    """What is compiled without a script, where its script begins as the given one does, or, of
+    tilings, says all of that in its own order."""
     wanted = schedule.edits()
     try:
-        found = compile_kernel(schedule.workload, schedule.hardware, options=options)
+        found = compile_workload(schedule.workload, schedule.hardware, options)
     except HwgenError as error:
         if error.code not in NO_KERNEL:
             raise
         return None  # Other schedules may still begin so, and what refuses them says why.
-    whole = Schedule(schedule.workload, schedule.hardware).replay(found.script)
-    return found if whole.edits()[: len(wanted)] == wanted else None
+    whole = Schedule(schedule.workload, schedule.hardware).replay(found.script).edits()
+    if not isinstance(found, Compilation):
+        return found if whole[: len(wanted)] == wanted else None
+    left = iter(whole)
+    return found if all(edit in left for edit in wanted) else None
 
 
 @dataclass

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hwgen.autoschedule.options import DEFAULTS, Options
-from hwgen.errors import HwgenError
+from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.script_refit import exceeds
 from hwgen.passes.trees import TreeCompilation, compile_tree
 from hwgen.polyhedral.schedule.schedule import Schedule
@@ -88,8 +88,11 @@ def compile_nest(
     schedule = Schedule(workload, hardware)
     if script is not None:
         schedule.replay(script, file)
-    given = len(schedule.trace().splitlines())
+    given, plain = len(schedule.trace().splitlines()), schedule.copy()
     report = autoschedule(schedule, options) if auto else None
+    if report is not None and given and _is_faster(plain, schedule):
+        added = "the script as it is: nothing that was added is modelled to be faster"
+        schedule, report = plain, replace(report, choices=(), notes=(added,))
     while True:
         try:
             lowered = compile_tree(schedule).lowered
@@ -109,6 +112,20 @@ def compile_nest(
     check(code, hardware)
     unproved = check_nest_instances(code, placing)
     return NestCompilation(workload, hardware, schedule, lowered, report, unproved)
+
+
+def _is_faster(plain: Schedule, completed: Schedule) -> bool:
+    """Whether a schedule that can be lowered is modelled to be faster than what was made of it."""
+    from hwgen.polyhedral.tree.cost import estimate_nest
+
+    before, after = (
+        estimate_nest(s.resolved, s.homes, s.hardware).cycles for s in (plain, completed)
+    )
+    if before < after:
+        with Tolerating(CANNOT_BE_LOWERED):
+            compile_tree(plain)
+            return True
+    return False
 
 
 def _check_processor(hardware: HardwareSpec) -> None:

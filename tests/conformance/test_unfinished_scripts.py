@@ -12,7 +12,9 @@ from hwgen.model.compiled import have_compiler
 from hwgen.model.traffic import moved_bytes
 from hwgen.passes.compilation import Compilation
 from hwgen.passes.compiled import Compiled
+from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.passes.scripting import compile_script
+from hwgen.pipeline import compile_workload
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.expression import DTYPES
 from hwgen.spec.load import load_hardware, load_workload
@@ -136,6 +138,26 @@ def test_it_is_completed_as_it_begins(case: str) -> None:
     examine(made, inputs)
     if have_compiler():
         examine(made, inputs, "c")
+
+
+@pytest.mark.parametrize(
+    "script", ["", "n_o, n_i = s.split('n', factor=16)", "s.cache_read('a', 'inp')"]
+)
+def test_what_the_best_schedule_says_anyway_changes_nothing(script: str) -> None:
+    chip = load_hardware(ROOT / "hw_specs" / "vta.yaml")
+    workload = load_workload(ROOT / "workloads" / "gemm.yaml", {"M": 4, "N": 64, "K": 64})
+    made = complete_script(workload, chip, script, "mine.py", QUICK)
+    assert made.source.c == compile_workload(workload, chip, QUICK).source.c
+
+
+def test_what_the_scheduler_adds_makes_no_script_slower() -> None:
+    chip = load_hardware(ROOT / "hw_specs" / "cpu_generic.yaml")
+    workload = load_workload(ROOT / "workloads" / "layernorm.yaml")
+    made = compile_nest(workload, chip)
+    again = compile_nest(workload, chip, made.script)
+    assert again.source.c == made.source.c
+    assert again.report is not None
+    assert again.report.notes
 
 
 def test_rows_that_all_phases_share_leave_nothing_between() -> None:
