@@ -193,7 +193,7 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
         raise tried.refused[0]
     if tried.built and tried.cycles(tried.best) <= SHORT_KERNEL:
         first, _ = min(tried.built, key=lambda item: tried.measure(item[1]))
-        for candidate in alike[_shape(first)]:
+        for candidate in alike.get(_shape(first), ()):
             if tried.ended():
                 break
             tried.add(candidate)
