@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hwgen.autoschedule.nests import Nest, Operand
-from hwgen.polyhedral.caches import busiest, filled, inside, stays_from
+from hwgen.polyhedral.caches import busiest, filled, inside, own_room, stays_from
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor
 
@@ -338,19 +338,20 @@ def _joining(
 ) -> Floats:
     """Cycles to make one result of each row of partial ones, where lanes may share a sum in as many
     steps as halves have halves, and to begin with a tile: rows side by side are as many streams, of
-    which the last alone has been asked for by then."""
+    which the last alone has been asked for by then, unless the worker's own caches hold all."""
     costs, lanes = machine.costs, lanes_of(nest, machine)
     if nest.sums and machine.sums_in_lanes:
         joining = rows * (vectors + 2.0 * log2(lanes))
     else:
         joining = columns * np.maximum(rows, costs.sum_cycles)
-    streams = sum(o.uses(structure.v) and o.uses(structure.r) for o in nest.operands)
+    late = [o for o in nest.operands if o.size > own_room(machine)]
+    streams = sum(o.uses(structure.v) and o.uses(structure.r) for o in late)
     return joining + streams * (rows - 1.0) * costs.far_cycles
 
 
 def _met(nest: Nest, machine: Processor, structure: Structure, rows: Floats) -> Floats:
     """Cycles to bring into the first cache again what other stages touch too, where that of one
-    tile has no room there."""
+    tile has no room there beside as much that is made of it."""
     found = {o.tensor: o for o in nest.operands if o.met and o.uses(structure.v)}
     if not found or not machine.caches:
         return np.zeros_like(rows)
@@ -359,7 +360,7 @@ def _met(nest: Nest, machine: Processor, structure: Structure, rows: Floats) -> 
     box |= {n: np.ones_like(rows) for n, _ in nest.spatial}
     if structure.r:
         box[structure.r] = rows
-    held = sum(footprint(o, box, machine.line_bytes) for o in found.values())
+    held = 2.0 * sum(footprint(o, box, machine.line_bytes) for o in found.values())
     moved = sum(o.size for o in found.values())
     return np.where(held > room, moved / rate, 0.0)
 

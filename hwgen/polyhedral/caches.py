@@ -42,6 +42,11 @@ def filled(machine: Processor) -> list[tuple[float, float, bool]]:
     return [(room, rate, own) for room, (rate, own) in zip(rooms, rates, strict=True)]
 
 
+def own_room(machine: Processor) -> float:
+    """Bytes that the largest of a worker's own caches holds: what fits is taken to be there."""
+    return max((c.usable_bytes for c in machine.caches if c.shared_by == "thread"), default=0.0)
+
+
 def busiest(times: Sequence[Cycles], machine: Processor) -> Cycles:
     """What takes so long beside one another: the longest, and a share of the others."""
     total = most = times[0]

@@ -17,7 +17,7 @@ from math import prod
 
 import numpy as np
 
-from hwgen.polyhedral.caches import busiest, filled, in_caches, inside, stays_from
+from hwgen.polyhedral.caches import busiest, filled, in_caches, inside, own_room, stays_from
 from hwgen.polyhedral.match.matching import Match
 from hwgen.polyhedral.match.operations import Operation
 from hwgen.polyhedral.match.wide_calls import wider_copy
@@ -176,8 +176,7 @@ def _far_rows(shape: Shape, o: Operation, storage: str, depth: int) -> Cycles:
         return np.zeros(1)
     offchip = next(p for p in o.intrinsic.operands if shape.hardware.is_offchip(p.memory))
     each = float(moved_block(shape.match, o, offchip).bytes)
-    own = max((c.usable_bytes for c in machine.caches if c.shared_by == "thread"), default=0.0)
-    if float(each * np.max(shape.box(storage, 0))) <= own:
+    if float(each * np.max(shape.box(storage, 0))) <= own_room(machine):
         return np.zeros(1)
     row = box_extents(coordinates, shape.extents(depth))[-1]
     whole = box_extents(coordinates, shape.extents(0))[-1]
