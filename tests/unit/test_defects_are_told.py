@@ -55,7 +55,7 @@ def test_of_a_schedule_that_is_made_to_fit(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_of_the_kernel_that_a_script_may_begin(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(completing, "compile_kernel", _fail)
+    monkeypatch.setattr(completing, "compile_workload", _fail)
     hardware = load_hardware(ROOT / "hw_specs/vta.yaml")
     workload = load_workload(ROOT / "workloads/gemm.yaml")
     with pytest.raises(HwgenError) as raised:

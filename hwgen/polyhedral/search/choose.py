@@ -180,14 +180,15 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
                 break
             if tried.objective == "cycles" and candidate.bound >= cycles:
                 continue
+        before = len(tried.built)
         kernel = tried.add(candidate)
+        tried.simulated += len(tried.built) - before
         if kernel is not None:
             built |= {shape, commuted}
             looked += 1
             less = thinner(tiling) if tried.cycles(kernel) > SLACK * candidate.cycles else None
             if less is not None:  # Its calls may wait for banks, and have no room for padding.
                 tried.add(replace(candidate, tiling=less, bound=0.0))
-        tried.simulated = len(tried.built)
         watch.step()
     if tried.best is None:
         raise tried.refused[0]
