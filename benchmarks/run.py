@@ -1,4 +1,6 @@
-"""Print the figures that the README quotes: `make bench`, or name sections as arguments.
+"""Print the figures of docs/figures.md: `make bench`, or name sections as arguments.
+
+`--write` puts them into that page.
 
 Every figure is measured in this run. Cycles are the timing model's; times are of this machine.
 """
@@ -35,6 +37,8 @@ from hwgen.spec.workload import Workload
 
 ROOT = Path(__file__).resolve().parent.parent
 SPEC = ROOT / "hw_specs" / "vta.yaml"
+PAGE = ROOT / "docs" / "figures.md"
+_BEGIN, _END = "<!-- figures:begin -->", "<!-- figures:end -->"
 Sizes = dict[str, int]
 
 GEMMS: tuple[tuple[str, Sizes], ...] = (
@@ -293,6 +297,13 @@ def main(names: Sequence[str]) -> int:
     if {"-h", "--help"} & {*names}:
         lines = (f"  {name:12}  {section.__doc__}\n" for name, section in known.items())
         sys.stdout.write(f"usage: python benchmarks/run.py [SECTION ...]\n\n{''.join(lines)}")
+        return 0
+    if [*names] == ["--write"]:
+        parts = [f"{section.__doc__}\n\n```\n{section()}\n```" for section in SECTIONS]
+        old = PAGE.read_text(encoding="utf-8")
+        head, tail = old.split(_BEGIN)[0], old.split(_END)[1]
+        text = "\n\n".join(parts)
+        PAGE.write_text(f"{head}{_BEGIN}\n{text}\n{_END}{tail}", encoding="utf-8")
         return 0
     unknown = [n for n in names if n not in known]
     if unknown:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from hwgen.spec.load import load_hardware, load_workload
     from hwgen.spec.load import make_workload as Workload  # noqa: N812
 
+__version__ = "0.1.0"
+
 __all__ = [
     "HwgenError",
     "Kernel",

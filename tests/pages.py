@@ -90,11 +90,16 @@ class Page:
 
     def _shown(self, text: str) -> None:
         self.fresh = False
-        place = 0
-        for part in re.split(r"^\.\.\.\n", text, flags=re.MULTILINE):
-            place = self.printed.find(part, place)
-            assert place >= 0, f"{part}\nis not in\n{self.printed}"
-            place += len(part)
+        parts_in(self.printed, text)
+
+
+def parts_in(printed: str, text: str) -> None:
+    """Hold that a block was printed; `...` on a line of its own stands for any lines."""
+    place = 0
+    for part in re.split(r"^\.\.\.\n", text, flags=re.MULTILINE):
+        place = printed.find(part, place)
+        assert place >= 0, f"{part}\nis not in\n{printed}"
+        place += len(part)
 
 
 def blocks(page: Path) -> Iterator[tuple[str, str]]:

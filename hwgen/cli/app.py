@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from hwgen import __version__
 from hwgen.cli import commands_files, commands_kernels, commands_verify
 from hwgen.cli.help import on
 from hwgen.cli.options import epilog
@@ -31,9 +32,7 @@ def root(
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     if version:
-        from importlib.metadata import version as installed
-
-        typer.echo(f"hwgen {installed('hwgen')}")
+        typer.echo(f"hwgen {__version__}")
         raise typer.Exit
 
 

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from hwgen.passes.compiled import Compiled
 
 
-_SUFFIXES = (".html", ".htm", ".json", ".svg")
-"""Of files: what ends so is not meant as a folder."""
+_REPORTS, _TRACES = (".html", ".svg"), (".json",)
+_SUFFIXES = (*_REPORTS, *_TRACES, ".htm")
+"""Suffixes of files: a path that ends so is no folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +32,21 @@ class Pictures:
         from hwgen.cli.output import check_folder
         from hwgen.errors import HwgenError
 
-        for option, path, suffix in (
-            ("--report", self.report, ".html"),
-            ("--trace", self.trace, ".json"),
+        for option, path, suffixes in (
+            ("--report", self.report, _REPORTS),
+            ("--trace", self.trace, _TRACES),
         ):
             if path is None:
                 continue
-            own = path.suffix.lower() == suffix
+            own = path.suffix.lower() in suffixes
             if not own and path.suffix.lower() in _SUFFIXES and not path.is_dir():
                 raise HwgenError(
                     "H009",
                     f"{option} writes no {path.suffix} file",
                     field=option,
                     found=str(path),
-                    allowed=f"a folder, or a file that ends in {suffix}",
-                    repair=f"write {option} {path.with_suffix(suffix)}",
+                    allowed=f"a folder, or a file that ends in {' or '.join(suffixes)}",
+                    repair=f"write {option} {path.with_suffix(suffixes[0])}",
                 )
             check_folder(path.parent if own else path)
 
@@ -58,8 +59,11 @@ class Pictures:
         lines: list[str] = []
         if self.report is not None:
             from hwgen.report.html import page
+            from hwgen.report.svg import picture
 
-            lines.append(_write("--report", self.report, ".html", page, compiled))
+            drawn = self.report.suffix.lower() == ".svg"
+            suffix, make = (".svg", picture) if drawn else (".html", page)
+            lines.append(_write("--report", self.report, suffix, make, compiled))
         if self.trace is not None:
             from hwgen.report.trace_events import trace
 

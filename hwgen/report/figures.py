@@ -318,8 +318,8 @@ def memory_map(
             "entry",
             anchor=f"x{suffix}",
             domain=[bottom, top],
-            range=[0, used],
-            fixedrange=True,
+            # The whole memory, so that free room shows at scale.
+            range=[0, memory.capacity_entries],
             nticks=5,
         )
         notes.append(

@@ -1,16 +1,16 @@
 """One kernel as a single HTML page that needs no network: figures and tables.
 
-`page(compile_kernel(workload, hardware))` is the page's text. The same kernel gives the same bytes
-with the same version of plotly, whose JavaScript is in the page.
+`page(compile_kernel(workload, hardware))` is the page's text. The same kernel gives the same bytes:
+the JavaScript that draws the figures, plotly's basic bundle, is part of this package.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from hwgen.passes.nest_pipeline import NestCompilation
@@ -134,9 +134,8 @@ def rendered(
 
 
 def _plotly() -> str:
-    """The JavaScript that draws the figures; the package is untyped, and imported here only."""
-    get: Callable[[], str] = import_module("plotly.offline").get_plotlyjs
-    return get()
+    """The JavaScript that draws bars and scatters, under its own licence."""
+    return (files("hwgen.report") / "plotly-basic.min.js").read_text(encoding="utf-8")
 
 
 def embedded(data: Mapping[str, Json]) -> str:

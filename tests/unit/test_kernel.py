@@ -28,8 +28,9 @@ from hwgen.passes.compilation import Compilation
 from hwgen.passes.phase import SearchOptions
 from hwgen.passes.trees import TreeCompilation
 from hwgen.report.figures import timeline
-from hwgen.report.kernels import kernel_html, timeline_svg
+from hwgen.report.kernels import kernel_html
 from hwgen.report.recording import record
+from hwgen.report.svg import timeline_svg
 from hwgen.spec.find import shipped_in
 from hwgen.spec.shown import LONGEST
 from hwgen.verify.data import draw_inputs

@@ -1,4 +1,4 @@
-"""What the README shows is what the files say and the compiler prints."""
+"""README and pages show what the files say and the compiler prints."""
 
 from __future__ import annotations
 
@@ -10,68 +10,59 @@ from pathlib import Path
 import pytest
 
 from hwgen.cli import main
+from tests.pages import Page, parts_in
 from tests.sampling import THOROUGH
 
 ROOT = Path(__file__).resolve().parents[3]
-TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
-UPDATE = "run `python benchmarks/readme.py --excerpts`"
+README = ROOT / "README.md"
+_OUTPUT = re.compile(r"^<!-- output: hwgen (.*) -->\n```\w*\n(.*?\n)```$", re.MULTILINE | re.DOTALL)
+OUTPUTS = [
+    pytest.param(command, text, id=f"{page.name}-{command.split()[-1]}")
+    for page in sorted((ROOT / "docs").glob("*.md"))
+    for command, text in _OUTPUT.findall(page.read_text(encoding="utf-8"))
+]
 
 
-def shown(part: str) -> str:
-    found = re.search(
-        rf"<!-- {part}:begin -->\n```\w*\n(.*?)\n```\n<!-- {part}:end -->", TEXT, re.S
-    )
-    assert found is not None, part
-    return found[1]
+def test_the_readme_is_short() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert len(text.split()) <= 900
+    assert len(text.splitlines()) <= 170
 
 
-@pytest.mark.parametrize("file", ["hw_specs/vta.yaml", "workloads/gemm.yaml"])
-def test_the_excerpts_of_files_are_real(file: str) -> None:
-    source = (ROOT / file).read_text(encoding="utf-8").splitlines()
-    block = TEXT.split(f"[{file}]({file}):\n\n```yaml\n")[1].split("```")[0]
-    lines = [line for line in block.splitlines() if line]
-    assert len(lines) > 3
-    assert [line for line in lines if line not in source] == []
+def test_the_chip_of_the_readme_compiles_to_its_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = Page(README, monkeypatch, capsys)
+    page.run()
+    assert page.commands == 1
+    simulate = ["simulate", "--spec", "npu.yaml", "--workload", "gemm"]
+    assert main(simulate) == 0
+    assert "equal to the reference, bit for bit" in capsys.readouterr().out
 
 
-def printed(part: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """What the last command before a part of the README prints, run in the current folder."""
-    before = TEXT.split(f"<!-- {part}:begin -->")[0]
-    command = re.findall(r"\bhwgen (generate .*?)[`\n]", before)[-1]
-    assert main(command.split()) == 0, command
-    return capsys.readouterr().out
+def test_the_picture_is_what_its_command_draws(tmp_path: Path) -> None:
+    drawn = tmp_path / "kernel.svg"
+    kernel = ["--spec", "npu_shared_buffer", "--workload", "mlp", "--set", "M=160"]
+    assert main(["generate", *kernel, "--report", str(drawn)]) == 0
+    assert drawn.read_bytes() == (ROOT / "docs" / "images" / "kernel.svg").read_bytes()
 
 
-@pytest.mark.parametrize("part", ["report", "kernel", "script", "array"])
-def test_what_the_readme_shows_is_what_its_command_gives(
-    part: str,
+@pytest.mark.parametrize(("command", "text"), OUTPUTS)
+def test_pages_show_what_commands_print(
+    command: str,
+    text: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    out = printed(part, capsys)
-    match part:
-        case "report":
-            assert shown(part) == out.split("\n\nwrote ")[0], UPDATE
-        case "kernel":
-            file = re.findall(r"writes `(out/\w+\.c)`", TEXT)[0]
-            assert f"\n{shown(part)}\n" in Path(file).read_text(encoding="utf-8"), UPDATE
-        case "script":
-            assert shown(part) == out.rstrip("\n"), UPDATE
-        case _:
-            assert f"\n{shown(part)}\n" in out, UPDATE
+    assert main(command.split()) == 0
+    parts_in(capsys.readouterr().out, text)
 
 
-def test_links_lead_to_files() -> None:
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
-    broken = [
-        f"{page.name}: {link}"
-        for page in pages
-        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
-        if not (page.parent / link).exists()
-    ]
-    assert broken == []
+def test_three_pages_show_output() -> None:
+    assert len(OUTPUTS) == 3
 
 
 @pytest.mark.parametrize(

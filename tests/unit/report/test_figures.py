@@ -48,6 +48,17 @@ def test_plotly_accepts_every_figure(number: int, drawn: int) -> None:
     assert list(found) == ["timeline", "breakdown", "memory", "roofline", "tensors", "memories"]
     for figure in found.values():
         make(figure)
+        # All that the bundle of the package draws.
+        assert all(t["type"] in ("bar", "scatter") for t in traces(figure))
+
+
+def test_a_memory_is_drawn_whole() -> None:
+    c = compiled(0)
+    layout = cast("dict[str, dict[str, Json]]", figures_of(c)["memory"]["layout"])
+    ends = [axis["range"] for name, axis in layout.items() if name.startswith("yaxis")]
+    used = {b.memory for b in c.program.buffers}
+    memories = [m for m in c.hardware.memories if m.name in used]
+    assert ends == [[0, m.capacity_entries] for m in memories]
 
 
 def test_plotly_refuses_a_figure_with_a_misspelt_property() -> None:

@@ -166,7 +166,8 @@ def test_a_long_kernel_says_what_is_drawn_and_stays_small() -> None:
     assert f"The other {calls - DRAWN_CALLS:,} calls are aggregated" in shown
     # What is not plotly's own JavaScript.
     assert len(text) - len(small()) < 2_000_000
-    assert len(text) < 8_000_000
+    assert len(text) < 4_000_000
+    assert len(small()) < 1_500_000
 
 
 def test_text_inside_scripts_and_programs_cannot_end_them() -> None:

@@ -6,10 +6,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from hwgen.cli import main
+from hwgen.pipeline import compile_kernel
+from hwgen.report.recording import record, slot_uses
+from hwgen.spec.load import load_hardware, load_workload
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = ["--set", "M=2", "--set", "N=20", "--set", "K=40"]
@@ -41,6 +45,25 @@ def test_a_suffix_makes_it_a_file(tmp_path: Path) -> None:
     page, trace = tmp_path / "a.html", tmp_path / "b.JSON"
     assert main(["generate", *GEMM, "--report", str(page), "--trace", str(trace)]) == 0
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.html", "b.JSON"]
+
+
+def test_an_svg_has_a_box_for_every_call_and_slot_and_the_room_of_each_memory(
+    tmp_path: Path,
+) -> None:
+    made = tmp_path / "kernel.svg"
+    assert main(["generate", *GEMM, "--report", str(made)]) == 0
+    root = ElementTree.parse(made).getroot()
+    tag = "{http://www.w3.org/2000/svg}"
+    titles = [t.text or "" for t in root.iter(f"{tag}title")]
+    c = compile_kernel(
+        load_workload(ROOT / "workloads" / "gemm.yaml", {"M": 2, "N": 20, "K": 40}),
+        load_hardware(ROOT / "hw_specs" / "vta.yaml"),
+    )
+    recording = record(c.program, c.hardware, c.timing, 300)
+    assert sum(": cycles " in t for t in titles) == c.timing.operations
+    assert sum(" slot " in t for t in titles) == len(slot_uses(recording, c.program))
+    rooms = [r for r in root.iter(f"{tag}rect") if r.get("class") == "room"]
+    assert len(rooms) == len({b.memory for b in c.program.buffers})
 
 
 def test_the_stage_alone_is_printed_where_one_is_asked_for(tmp_path: Path, capsys: Text) -> None:
