@@ -1,4 +1,4 @@
-"""Find habits in the prose of pages that readers stumble over: `python -m scripts.prose [PAGE ...]`.
+"""Find habits that readers of pages stumble over: `python -m scripts.prose [PAGE ...]`.
 
 Prints one line per finding, then the count of each page. No page may have any:
 `tests/unit/test_prose.py`.
@@ -21,13 +21,13 @@ _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _BLOCK = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*|#]|\d+\. ))")
 _SENTENCE = re.compile(r"(?<=[.!?])[\"')*]*\s+(?=[A-Z`*\"(])")
 HABITS = {
-    r"^(?:Of|What|Whether)\b(?!.*\?$)": "begins with Of, What or Whether: begin with the noun or the verb",
+    r"^(?:Of|What|Whether)\b(?!.*\?$)": "begins with Of, What or Whether",
     r"\bbeside(?!s)\b": "beside: write next to, or in addition to",
     r"\bof what\b": "of what: name the thing",
-    r"\bwhat (?:is|was|it|they|a|the|no|one|stands|comes|there)\b(?!.*\?$)": "what is ...: name the thing",
+    r"\bwhat (?:is|was|it|they|a|the|no|one|stands|comes|there)\b(?!.*\?$)": "what is: name the thing",
     r"\b(?:weigh|weighs|weighed)\b": "weigh: multiply by unit weights",
     r"\b(?:foretold|foretells?)\b": "foretell: predict",
-    r"\b(?:thrifty|spelt|told|parting|hopeless|keepers)\b": "a private word: see the table of terms",
+    r"\b(?:thrifty|spelt|told|parting|hopeless|keepers)\b": "a private word",
     r"\bas (?:it|they) (?:is|are|stands?) written\b": "as it is written: as declared",
 }
 """Patterns within one sentence, and the advice."""
