@@ -10,7 +10,7 @@ import typer
 
 from hwgen.cli import complete
 from hwgen.cli.guard import guarded
-from hwgen.cli.options import JsonOption, SetOption, epilog
+from hwgen.cli.options import JsonOption, SetOption, choice, choices, epilog
 
 FORMS = ("accelforge", "timeloop")
 """Architecture files that `init --from` reads."""
@@ -75,7 +75,11 @@ def init(
     ] = None,
     sync: Annotated[
         Optional[Sync],  # noqa: UP045
-        typer.Option(help="How units are ordered. Left out: tokens; none where there is one unit."),
+        typer.Option(
+            metavar=choices(Sync),
+            parser=choice(Sync),
+            help="How units are ordered. Left out: tokens; none where there is one unit.",
+        ),
     ] = None,
     like: Annotated[
         Optional[str],  # noqa: UP045

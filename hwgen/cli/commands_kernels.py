@@ -13,6 +13,7 @@ from hwgen.cli import complete
 from hwgen.cli.guard import guarded
 from hwgen.cli.options import (
     CacheOption,
+    Command,
     DtypeOption,
     JsonOption,
     NoAutoOption,
@@ -28,6 +29,8 @@ from hwgen.cli.options import (
     SweepOption,
     TraceOption,
     WorkloadOption,
+    choice,
+    choices,
     epilog,
     one,
     path,
@@ -75,6 +78,7 @@ def _search(
 
 
 @commands.command(
+    cls=Command,
     epilog=epilog(
         "generate --spec CHIP --workload gemm -o out",
         "generate --spec CHIP --workload gemm --set M=64 --stage schedule",
@@ -90,7 +94,7 @@ def _search(
         "generate --spec CHIP --workload gemm --target firmware --weights b=b.npy -o firmware",
         "generate --spec CHIP --workload gemm --set M=1,16 --set N=64,256 --plot gemm.svg",
         "generate --spec CHIP            (every workload that the chip can run)",
-    )
+    ),
 )
 def generate(
     *,
@@ -130,7 +134,9 @@ def generate(
     target: Annotated[
         TargetName,
         typer.Option(
-            help="firmware: nothing takes memory from a heap; the caller gives a workspace."
+            metavar=choices(TargetName),
+            parser=choice(TargetName),
+            help="firmware: nothing takes memory from a heap; the caller gives a workspace.",
         ),
     ] = TargetName.HOST,
     weights: Annotated[
@@ -222,13 +228,14 @@ def generate(
 
 
 @commands.command(
+    cls=Command,
     epilog=epilog(
         "simulate --spec CHIP --workload gemm --seed 1",
         "simulate --spec CHIP --workload gemm --input a=a.npy --output-dir results",
         "simulate --spec CHIP --workload gemm --engine c",
         "simulate --spec CHIP --workload gemm --script gemm.py --no-auto",
         "simulate --spec CHIP --workload gemm --search-seconds 5 --no-cache",
-    )
+    ),
 )
 def simulate(
     *,
@@ -255,7 +262,12 @@ def simulate(
     ] = None,
     seed: SeedOption = 0,
     data: Annotated[
-        Data, typer.Option(help="How random tensors are drawn: extremes are the type's ends.")
+        Data,
+        typer.Option(
+            metavar=choices(Data),
+            parser=choice(Data),
+            help="How random tensors are drawn: extremes are the type's ends.",
+        ),
     ] = Data.RANDOM,
     schedule: Annotated[
         int,
@@ -264,8 +276,10 @@ def simulate(
     engine: Annotated[
         Engine,
         typer.Option(
+            metavar=choices(Engine),
+            parser=choice(Engine),
             help="The simulator in Python, the emitted C (with $CFLAGS; of units, on the generated "
-            "C model), or both, the C where there is a compiler."
+            "C model), or both, the C where there is a compiler.",
         ),
     ] = Engine.BOTH,
     report: ReportOption = None,
@@ -310,10 +324,11 @@ def simulate(
 
 
 @commands.command(
+    cls=Command,
     epilog=epilog(
         "explain --spec CHIP --workload gemm",
         "explain --spec CHIP --workload depthwise_conv2d",
-    )
+    ),
 )
 def explain(
     spec: SpecOption,

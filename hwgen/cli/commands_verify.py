@@ -9,7 +9,15 @@ import typer
 
 from hwgen.cli import complete
 from hwgen.cli.guard import guarded
-from hwgen.cli.options import DtypeOption, JsonOption, SeedOption, SetOption, epilog, path
+from hwgen.cli.options import (
+    Command,
+    DtypeOption,
+    JsonOption,
+    SeedOption,
+    SetOption,
+    epilog,
+    path,
+)
 
 EXAMPLES = 25
 """Of each workload."""
@@ -20,6 +28,7 @@ commands = typer.Typer()
 
 
 @commands.command(
+    cls=Command,
     epilog=epilog(
         "verify --spec CHIP",
         "verify --spec CHIP --workload gemm --examples 200 --seed 7",
@@ -27,7 +36,7 @@ commands = typer.Typer()
         "verify --schedules 1000         (on chips that are drawn too)",
         "verify --chips 200 --seed 1     (of no chip: of chips that are drawn too)",
         "verify --workloads 100          (what every chip compiles of natural workloads)",
-    )
+    ),
 )
 def verify(
     *,

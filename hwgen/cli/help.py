@@ -44,8 +44,9 @@ def on(
             for code, title in found.items():
                 typer.echo(f"{code}  {title}")
     if not found:
-        close = nearest(wanted, titles)
-        said = f"no error has the code {wanted}; did you mean {close}?"
+        family = wanted[:2]
+        listed = family if any(code.startswith(family) for code in titles) else "H4"
+        said = f"no error has the code {wanted}; hwgen help {listed} lists those of {listed}xx"
         raise typer.BadParameter(said, param_hint="'TOPIC'")
 
 

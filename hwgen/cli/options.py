@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Callable
 from enum import Enum
+from itertools import takewhile
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Any, Optional, TypeVar
 
 import typer
+from typer.core import TyperCommand
 
 from hwgen.cli import complete
 from hwgen.spec.find import SPEC_FOLDER, shipped_in
+from hwgen.spec.suggest import suggestion
+
+C = TypeVar("C", bound=Enum)
 
 
 def _some_chip(*, processor: bool = False) -> str:
@@ -38,6 +45,38 @@ def path(text: str) -> Path:
     if not text:
         raise typer.BadParameter("the path is empty; the current folder is '.'")
     return Path(text)
+
+
+def choice(kind: type[C]) -> Callable[[str], C]:
+    """A parser for the values of an enumeration, which names the value that was meant."""
+    known = [member.value for member in kind]
+
+    def parse(text: str) -> C:
+        if text in known:
+            return kind(text)
+        meant = suggestion(text, known)
+        said = f"{text!r} is not one of {', '.join(known)}{f'; {meant}' if meant else ''}"
+        raise typer.BadParameter(said)
+
+    return parse
+
+
+def choices(kind: type[Enum]) -> str:
+    """The values of an enumeration as help shows them."""
+    return f"<{'|'.join(member.value for member in kind)}>"
+
+
+class Command(TyperCommand):
+    """A command without positional words: `hwgen generate CHIP WORKLOAD` is told the options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words = [*takewhile(lambda word: not word.startswith("-"), args)]
+        if words:
+            named = zip(("--spec", "--workload"), words)  # noqa: B905
+            wanted = " ".join(f"{option} {shlex.quote(word)}" for option, word in named)
+            said = f"options have names: write hwgen {ctx.info_name} {wanted}"
+            raise typer.BadParameter(said, ctx=ctx, param_hint=f"'{' '.join(words)}'")
+        return super().parse_args(ctx, args)
 
 
 def one(workloads: list[str]) -> str:
@@ -138,6 +177,8 @@ ObjectiveOption = Annotated[
     ObjectiveName,
     typer.Option(
         "--objective",
+        metavar=choices(ObjectiveName),
+        parser=choice(ObjectiveName),
         help="What the search looks for: the fewest cycles, off-chip bytes, or picojoules, which "
         "takes a chip whose file has energies.",
     ),
@@ -165,7 +206,8 @@ ReportOption = Annotated[
         "--report",
         metavar="PATH",
         parser=path,
-        help="Write an HTML page of each kernel: a folder, or a file that ends in .html.",
+        help="Write an HTML page of each kernel: a folder, or a file that ends in .html. A file "
+        "that ends in .svg: a picture of its timeline and memories.",
     ),
 ]
 TraceOption = Annotated[

@@ -115,6 +115,10 @@ def _malformed(text: str) -> str:
         return f"a data type is set by --dtype {text.strip()}"
     if re.fullmatch(r"[-+]?\d+(,[-+]?\d+)+", value):
         return "one value; several go with generate"
+    if span := re.fullmatch(r"(\d{1,4})\s*(?:\.\.|:|-)\s*(\d{1,4})", value):
+        first, last = int(span[1]), int(span[2])
+        several = ",".join(map(str, dict.fromkeys((first, (first + last) // 2, last))))
+        return f"list the values: --set {text.partition('=')[0].strip()}={several}"
     return "for example --set M=64"
 
 

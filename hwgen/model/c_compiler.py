@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from hwgen.errors import HwgenError
-from hwgen.model.folders import cache_folder
+from hwgen.model.folders import cache_folder, trim, used
 
 FLAGS_VARIABLE = "CFLAGS"
 """Environment variable with the flags after those of a kernel, as in `make`."""
@@ -54,9 +54,23 @@ def user_builds() -> tuple[Build, ...]:
 
 
 def find_compiler() -> tuple[str, ...] | None:
-    """The command of a C compiler: `$CC` first, then the usual names; None where there is none."""
-    commands = [_words("CC"), *((name,) for name in _NAMES)]
-    return next(((found, *c[1:]) for c in commands if c and (found := shutil.which(c[0]))), None)
+    """The command of a C compiler: `$CC`, else one of the usual names; None where there is none.
+
+    Raises:
+        HwgenError: H703 where `$CC` names no program.
+    """
+    if named := _words("CC"):
+        program = shutil.which(named[0])
+        if program is None:
+            raise HwgenError(
+                "H703",
+                "CC names no program",
+                found=f"CC={named[0]}",
+                allowed="a C11 compiler on PATH, or a path",
+                repair="set CC to one, or unset it",
+            )
+        return (program, *named[1:])
+    return next(((found,) for name in _NAMES if (found := shutil.which(name))), None)
 
 
 def have_compiler() -> bool:
@@ -118,6 +132,9 @@ def load_library(
                 made = _compile(compiler, flags, text, name, Path(scratch))
                 # Atomic: another process may be compiling the same text.
                 kept = made if kept is None else made.replace(kept)
+                if folder is not None:
+                    trim(folder)
+            used(kept)
             _loaded[key] = ctypes.CDLL(str(kept))
     return _loaded[key]
 

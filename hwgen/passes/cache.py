@@ -24,6 +24,7 @@ from typing import Annotated, cast
 from pydantic import BaseModel, ConfigDict, Field
 
 from hwgen.errors import Location
+from hwgen.model.folders import trim, used
 from hwgen.polyhedral.match.matching import Match
 from hwgen.polyhedral.search.levels import contains_levels
 from hwgen.polyhedral.search.search import Candidate, SearchResult
@@ -133,7 +134,10 @@ class ScheduleCache:
             entry = Entry.model_validate_json(body)
         except (OSError, ValueError, RecursionError):
             return None  # ValidationError is a ValueError, as are bad JSON and bad UTF-8.
-        return entry if (entry.format, entry.key) == (FORMAT, key) else None
+        if (entry.format, entry.key) != (FORMAT, key):
+            return None
+        used(self._path(key))
+        return entry
 
     def write(self, key: str, group: int, match: int, found: SearchResult, tiling: Tiling) -> None:
         """Keep a result; where the folder cannot be written there is simply none."""
@@ -157,6 +161,8 @@ class ScheduleCache:
         )
         body = entry.model_dump(mode="json")
         _replace(self._path(key), _text({"check": _digest(_text(body)), "entry": body}))
+        if key.startswith("0"):  # Now and then: it reads the whole folder.
+            trim(self.folder)
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}.json"

@@ -21,6 +21,11 @@ def of_unknown_field(name: str, known: Sequence[str], beside: Mapping[str, Data]
         keys = list(beside)
         before = keys[keys.index(name) - 1]
         return f"write {before}: {beside[before]}{name}: a comma ends a value, also of a number"
+    if "identifiers" in known and isinstance(beside.get(name), int):
+        return f"write identifiers: {{{name}: {beside[name]}}}"
+    if "do" in known and "=" in name:
+        choice = "write a choice as select(condition, a, b)"
+        return choice if " ? " in name else f"put the statement in quotes: {name[:MAX_SHOWN]!r}"
     return suggestion(name, known) or "remove it, or write one of the fields that there are"
 
 

@@ -128,13 +128,15 @@ def validate(model: type[M], document: Document, findings: Findings, parts: Sequ
 
 
 def _misspelt(missing: FieldPath, located: Mapping[tuple[FieldPath, bool], ErrorDetails]) -> bool:
-    """Whether a field that is missing stands under a name much like its own."""
-    return any(
-        e["type"] == "extra_forbidden"
-        and path[:-1] == missing[:-1]
-        and suggestion(str(path[-1]), (str(missing[-1]),))
+    """True if a missing field stands under a name much like its own, or is a statement that its
+    colon made a mapping."""
+    unknown = [
+        str(path[-1])
         for (path, _), e in located.items()
-    )
+        if e["type"] == "extra_forbidden" and path[:-1] == missing[:-1]
+    ]
+    name = str(missing[-1])
+    return any(suggestion(u, (name,)) or (name == "do" and "=" in u) for u in unknown)
 
 
 def _without(data: dict[str, Data], parts: Sequence[str], broken: Set[str]) -> dict[str, Data]:

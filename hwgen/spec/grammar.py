@@ -163,6 +163,8 @@ def _unexpected_character(text: str, position: int) -> NoReturn:
         repair = "write the product with its indices: c[i, j] += a[i, k] * b[k, j]"
     elif text.startswith("..", position) or (digits and ".." in text[position:]):
         repair = "a range is not allowed here"
+    elif text.strip() == "?":
+        repair = "write a number: kernels are compiled for fixed sizes, and --set gives others"
     raise ExpressionError(
         "H020", "syntax error in an expression", position, found=repr(text[position]), repair=repair
     )

@@ -384,16 +384,11 @@ def _immediate(
 ) -> Immediate:
     schema = fields.immediates[name]
     where = (*path, "immediates", name, "range")
-    if schema.range is None:
-        if not is_float(schema.dtype):
-            raise context.error(
-                "H121", f"an immediate of {schema.dtype} needs the range of its field", where[:-1],
-                key=True, found="no range", allowed="a range, as -128..127",
-                repair="add range; only floats may leave it out",
-            )  # fmt: skip
-        limits = None
-    else:
-        limits = context.values_of(schema.range, where)
+    given = schema.range
+    if given is None and not is_float(schema.dtype):
+        low, high = integer_range(schema.dtype)
+        given = f"{low}..{high}"
+    limits = None if given is None else context.values_of(given, where)
     if limits is not None and not is_float(schema.dtype):
         for value in (limits.minimum, limits.maximum):
             if not holds(schema.dtype, value):

@@ -297,8 +297,8 @@ class ImmediateSchema(Model):
     dtype: Dtype
     """Data type in the semantics."""
     range: RangeExpr | None = None
-    """Values that its field holds, as a range or a list; only a float may do without: any finite
-    value."""
+    """Values that its field holds, as a range or a list. Left out: every value of the type, for
+    floats every finite one."""
 
 
 class MicroKernelUseSchema(Model):

@@ -127,10 +127,13 @@ def read_text(path: Path | str) -> tuple[str, str, bool]:
     path = Path(path)
     file = str(path)
     location = Location(file)
-    if path.suffix.lower() not in (".yaml", ".yml", ".json"):
+    if (suffix := path.suffix.lower()) not in (".yaml", ".yml", ".json"):
+        model = suffix in (".onnx", ".tflite", ".pt", ".pb", ".mlir", ".keras", ".h5")
         raise HwgenError(
-            "H002", "unknown kind of file", location=location, found=path.suffix or "no suffix",
+            "H002", "unknown kind of file", location=location, found=suffix or "no suffix",
             allowed=".yaml, .yml or .json",
+            repair="models are not read: write a layer as statements, as `hwgen list` shows some"
+            if model else "",
         )  # fmt: skip
     raw = read_regular(path, MAX_BYTES)
     try:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 _DTYPE = re.compile(r"(int|uint|[isu]|fp|float|f|bf|bfloat)_?(8|16|32|64)(_t)?")
+_PART_OF_A_BYTE = re.compile(r"(?:u?int|float|fp)_?([124])")
 _PREFIXES = {
     "i": "int", "s": "int", "u": "uint", "fp": "float", "f": "float", "bf": "bfloat"
 }  # fmt: skip
@@ -16,7 +17,8 @@ _ELSEWHERE: dict[str, tuple[str, ...]] = {
     "sram": ("scratchpad",), "spm": ("scratchpad",), "spad": ("scratchpad",),
     "local": ("scratchpad",), "buffer": ("scratchpad",),
     "dram": ("offchip",), "ddr": ("offchip",), "hbm": ("offchip",), "external": ("offchip",),
-    "semaphore": ("tokens",), "semaphores": ("tokens",), "flags": ("events",),
+    "semaphore": ("events",), "semaphores": ("events",), "flags": ("events",),
+    "bare-metal": ("firmware",), "baremetal": ("firmware",), "embedded": ("firmware",),
     "length": ("extent",), "count": ("extent",), "trips": ("extent",),
     "dtype": ("type",), "shape": ("type",), "width": ("entry",), "word": ("entry",),
     "latency": ("latency_cycles", "cycles"), "constraints": ("loops",),
@@ -29,6 +31,8 @@ _ELSEWHERE: dict[str, tuple[str, ...]] = {
 def suggestion(name: str, known: Sequence[str]) -> str:
     """The known name that was most likely meant, as a repair; empty when none is near."""
     meant = nearest_name(name, known)
+    if "int8" in known and (bits := _PART_OF_A_BYTE.fullmatch(name.lower())):
+        return f"there is no type of {bits[1]} bits: keep such values in int8"
     return f"did you mean {meant!r}?" if meant else ""
 
 

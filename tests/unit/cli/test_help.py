@@ -52,7 +52,7 @@ def test_commands_say_what_their_help_does(arguments: list[str], capsys: Text) -
 
 
 @pytest.mark.parametrize(
-    ("topic", "said"), [("H999", "did you mean H"), ("generat", "did you mean generate"), ("x", "")]
+    ("topic", "said"), [("H999", "hwgen help H4"), ("generat", "did you mean generate"), ("x", "")]
 )
 def test_an_unknown_topic_is_wrong_usage(topic: str, said: str, capsys: Text) -> None:
     assert main(["help", topic]) == 2

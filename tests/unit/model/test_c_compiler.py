@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from hwgen.errors import HwgenError
 from hwgen.model import c_compiler
 from hwgen.model.c_compiler import find_compiler, have_compiler, load_library
-from hwgen.model.folders import FOLDER_VARIABLE
+from hwgen.model.folders import FOLDER_VARIABLE, trim, used
 
 pytestmark = pytest.mark.skipif(not have_compiler(), reason="no C compiler")
 
@@ -89,14 +90,6 @@ def test_every_word_of_cc_and_cflags_counts(
     assert compiler[0] in (tmp_path / "said").read_text()
 
 
-def test_a_compiler_that_is_not_there_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CC", "no-such-compiler -O9")
-    found = find_compiler()
-    assert found is not None
-    assert shutil.which(found[0])
-    assert found[1:] == ()
-
-
 @pytest.mark.parametrize("variable", ["CC", "CFLAGS"])
 def test_an_open_quotation(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable, "gcc 'open")
@@ -104,3 +97,27 @@ def test_an_open_quotation(variable: str, monkeypatch: pytest.MonkeyPatch) -> No
         answer(45)
     assert raised.value.code == "H706"
     assert variable in str(raised.value)
+
+
+def test_a_compiler_that_is_named_and_not_there_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CC", "nocc -O1")
+    with pytest.raises(HwgenError, match="CC names no program") as refused:
+        find_compiler()
+    assert (refused.value.code, refused.value.diagnostic.found) == ("H703", "CC=nocc")
+    monkeypatch.setenv("CC", "")
+    found = find_compiler()
+    assert found is not None
+    assert shutil.which(found[0])
+
+
+def test_a_folder_keeps_what_was_used_last(tmp_path: Path) -> None:
+    for number in range(5):
+        path = tmp_path / f"{number}.so"
+        path.write_bytes(b"x" * 100)
+        os.utime(path, (number, number))
+    used(tmp_path / "0.so")
+    trim(tmp_path, 250)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["0.so", "4.so"]
+    trim(tmp_path / "none", 0)
