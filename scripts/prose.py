@@ -18,6 +18,7 @@ LONGEST = 30
 
 _CODE = re.compile(r"^```.*?^```$|<!--.*?-->|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+_SHAPE = re.compile(r"\b\d[\d,]*(?: x \d[\d,]*)+")
 _BLOCK = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*|#]|\d+\. ))")
 _SENTENCE = re.compile(r"(?<=[.!?])[\"')*]*\s+(?=[A-Z`*\"(])")
 HABITS = {
@@ -59,7 +60,7 @@ def findings(text: str, page: str) -> Iterator[Finding]:
     for block in _BLOCK.split(plain):
         place = plain.index(block, place)
         line = plain.count("\n", 0, place) + 1
-        prose = _LINK.sub(r"\1", " ".join(block.split()))
+        prose = _SHAPE.sub("Shape", _LINK.sub(r"\1", " ".join(block.split())))
         if prose.startswith(("|", "#", "<")):
             continue
         prose = re.sub(r"^(?:[-*] |\d+\. |> )", "", prose)
@@ -69,8 +70,8 @@ def findings(text: str, page: str) -> Iterator[Finding]:
 
 
 def _blank(found: re.Match[str]) -> str:
-    """Code as one word, with its lines kept."""
-    return "\n" * found[0].count("\n") if found[0].startswith(("```", "<!--")) else "code"
+    """Code as one word, which may begin a sentence, with its lines kept."""
+    return "\n" * found[0].count("\n") if found[0].startswith(("```", "<!--")) else "Code"
 
 
 def _advice(sentence: str) -> Iterator[str]:
