@@ -20,7 +20,7 @@ _CODE = re.compile(r"^```.*?^```$|<!--.*?-->|`[^`\n]*`", re.MULTILINE | re.DOTAL
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _SHAPE = re.compile(r"\b\d[\d,]*(?: x \d[\d,]*)+")
 _BLOCK = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*|#]|\d+\. ))")
-_SENTENCE = re.compile(r"(?<=[.!?])[\"')*]*\s+(?=[A-Z`*\"(])")
+_SENTENCE = re.compile(r"(?<=[.!?])[\"')*]*\s+(?=[A-Z`*\"(]|hwgen)")
 HABITS = {
     r"^(?:Of|What|Whether)\b(?!.*\?$)": "begins with Of, What or Whether",
     r"\bbeside(?!s)\b": "beside: write next to, or in addition to",
