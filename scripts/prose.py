@@ -25,7 +25,7 @@ HABITS = {
     r"^(?:Of|What|Whether)\b(?!.*\?$)": "begins with Of, What or Whether",
     r"\bbeside(?!s)\b": "beside: write next to, or in addition to",
     r"\bof what\b": "of what: name the thing",
-    r"\bwhat (?:is|was|it|they|a|the|no|one|there)\b(?!.*\?$)": "what is: name the thing",
+    r"\bwhat (?:is|was|no|stands|comes|there)\b(?!.*\?$)": "what is: name the thing",
     r"\b(?:weigh|weighs|weighed)\b": "weigh: multiply by unit weights",
     r"\b(?:foretold|foretells?)\b": "foretell: predict",
     r"\b(?:thrifty|spelt|told|parting|hopeless|keepers)\b": "a private word",
