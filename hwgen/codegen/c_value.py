@@ -8,7 +8,7 @@ towards minus infinity; `/` is true division; right shifts of signed values are 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hwgen.codegen.c_expr import Helpers
 from hwgen.codegen.c_names import C_TYPES
@@ -23,7 +23,7 @@ from hwgen.spec.expression import (
     Unary,
 )
 from hwgen.spec.intervals import Interval, combined, within
-from hwgen.spec.typecheck import integer_range, promoted
+from hwgen.spec.typecheck import common_type, integer_range, promoted
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 HALVES = ("float16", "bfloat16")
@@ -181,30 +181,25 @@ def value_helpers(prefix: str) -> Helpers:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """C text of type `dtype` (int32 or wider, or a float); integers lie in `interval`.
-
-    `weak`: made of numbers alone, which take the other operand's type.
-    """
+    """C text of type `dtype` (int32 or wider, or a float); integers lie in `interval`; `numbers` as
+    in `Typed`."""
 
     text: str
     dtype: str
     interval: Interval
-    weak: bool = False
+    numbers: tuple[int | float, ...] = ()
 
     @property
     def is_float(self) -> bool:
         return self.dtype in FLOATS
 
 
-def _common(left: Value, right: Value) -> str:
-    if left.weak != right.weak:
-        strong, weak = (right, left) if left.weak else (left, right)
-        if strong.is_float or not weak.is_float:
-            low, high = dtype_interval(strong.dtype)
-            if strong.is_float or low <= weak.interval[0] <= high:
-                return strong.dtype
-    ranks = ("int32", "uint32", "int64", "float32", "float64")
-    return max(left.dtype, right.dtype, key=ranks.index)
+_ZERO = Value("0", "int32", (0, 0), (0,))
+
+
+def _numbers(left: Value, right: Value) -> tuple[int | float, ...]:
+    """Those that a value of two others is made of."""
+    return left.numbers + right.numbers if left.numbers and right.numbers else ()
 
 
 @dataclass(slots=True)
@@ -224,11 +219,13 @@ class ValueText:
             case Const(int(value)):
                 dtype = "int32" if -(1 << 31) <= value < 1 << 31 else "int64"
                 text = str(value) if dtype == "int32" else f"INT64_C({value})"
-                text = "(-2147483647 - 1)" if value == -(1 << 31) else text
-                return Value(text if value >= 0 else f"({text})", dtype, (value, value), True)
+                if value in (-(1 << 31), -(1 << 63)):  # C has no literal of the lowest number.
+                    whole = str(-value - 1) if dtype == "int32" else f"INT64_C({-value - 1})"
+                    return Value(f"(-{whole} - 1)", dtype, (value, value), (value,))
+                return Value(text if value >= 0 else f"({text})", dtype, (value, value), (value,))
             case Const(value):
                 text = repr(float(value)).replace("inf", "INFINITY")
-                return Value(text, "float64", (0, 0), True)
+                return Value(text, "float64", (0, 0), (value,))
             case Name(name):
                 text, dtype, interval = self.scalars[name]
                 return Value(text, promoted(dtype), interval)
@@ -236,7 +233,7 @@ class ValueText:
                 text, dtype = self.load(expr)
                 return self.loaded(text, dtype)
             case Unary("-", operand):
-                return self._arithmetic("-", Value("0", "int32", (0, 0), True), self(operand))
+                return self._negated(self(operand))
             case Unary(_, operand):
                 return Value(f"(!{self(operand).text})", "int32", (0, 1))
             case Cast(dtype, operand):
@@ -275,31 +272,48 @@ class ValueText:
             return Value(value.text, value.dtype, interval)
         return Value(f"(({c}){value.text})", promoted(dtype), interval)
 
-    def _as(self, value: Value, dtype: str) -> str:
-        return value.text if value.dtype == dtype else f"({C_TYPES[dtype]}){value.text}"
+    def _common(self, left: Value, right: Value) -> tuple[Value, Value]:
+        """Both operands in the type in which C computes with them."""
+        dtype = common_type(left, right)
+        return self._to(left, dtype), self._to(right, dtype)
+
+    def _to(self, value: Value, dtype: str) -> Value:
+        if value.dtype == dtype:
+            return value
+        limits = dtype_interval(dtype)
+        interval = value.interval if within(value.interval, limits) else limits
+        return Value(f"({C_TYPES[dtype]}){value.text}", dtype, interval, value.numbers)
+
+    def _negated(self, value: Value) -> Value:
+        if value.is_float:
+            inner = f"({value.text})" if value.text.startswith("-") else value.text
+            return Value(f"(-{inner})", value.dtype, (0, 0), value.numbers)
+        made = self._arithmetic("-", _ZERO, value)
+        return replace(made, numbers=value.numbers)
 
     def _arithmetic(self, op: str, left: Value, right: Value) -> Value:
-        dtype, weak = _common(left, right), left.weak and right.weak
-        text = f"({self._as(left, dtype)} {op} {self._as(right, dtype)})"
+        one, other = self._common(left, right)
+        dtype, numbers = one.dtype, _numbers(left, right)
+        text = f"({one.text} {op} {other.text})"
         if dtype in FLOATS:
-            return Value(text, dtype, (0, 0), weak)
+            return Value(text, dtype, (0, 0), numbers)
         interval = combined(op, left.interval, right.interval)
         if within(interval, dtype_interval(dtype)):
-            return Value(text, dtype, interval, weak)
+            return Value(text, dtype, interval, numbers)
         unsigned = "uint64_t" if dtype == "int64" else "uint32_t"
         text = f"(({C_TYPES[dtype]})(({unsigned}){left.text} {op} ({unsigned}){right.text}))"
-        return Value(text, dtype, dtype_interval(dtype), weak)
+        return Value(text, dtype, dtype_interval(dtype), numbers)
 
     def _binary(self, op: str, left: Value, right: Value) -> Value:
         match op:
             case "+" | "-" | "*":
                 return self._arithmetic(op, left, right)
             case "/":
-                dtype = _common(left, right)
+                dtype = common_type(left, right)
                 dtype = dtype if dtype in FLOATS else "float64"
                 c = C_TYPES[dtype]
                 text = f"(({c}){left.text} / ({c}){right.text})"
-                return Value(text, dtype, (0, 0), left.weak and right.weak)
+                return Value(text, dtype, (0, 0), _numbers(left, right))
             case "//" | "%":
                 return self._floor(op, left, right)
             case "<<" | ">>":
@@ -308,27 +322,23 @@ class ValueText:
                 sign = "&&" if op == "and" else "||"
                 return Value(f"(({left.text}) {sign} ({right.text}))", "int32", (0, 1))
             case _:
-                dtype = _common(left, right)
-                text = f"({self._as(left, dtype)} {op} {self._as(right, dtype)})"
-                return Value(text, "int32", (0, 1))
+                one, other = self._common(left, right)
+                return Value(f"({one.text} {op} {other.text})", "int32", (0, 1))
 
     def _floor(self, op: str, left: Value, right: Value) -> Value:
-        dtype, weak = _common(left, right), left.weak and right.weak
-        if dtype in FLOATS:
-            a, b = self._as(left, dtype), self._as(right, dtype)
-            text = f"floor({a} / {b})" if op == "//" else f"({a} - floor({a} / {b}) * {b})"
-            return Value(f"({C_TYPES[dtype]}){text}", dtype, (0, 0), weak)
+        numbers = _numbers(left, right)
+        left, right = self._common(left, right)
+        dtype = left.dtype
+        assert dtype not in FLOATS, f"{op} is for integers"
         if right.interval[0] <= 0 <= right.interval[1]:
             self.checks.append(f"{right.text} != 0")
         if left.interval[0] >= 0 and right.interval[0] > 0:
-            text = (
-                f"({self._as(left, dtype)} {'/' if op == '//' else '%'} {self._as(right, dtype)})"
-            )
+            text = f"({left.text} {'/' if op == '//' else '%'} {right.text})"
             high = left.interval[1] if op == "//" else right.interval[1] - 1
-            return Value(text, dtype, (0, high))
+            return Value(text, dtype, (0, high), numbers)
         name = "floor_div" if op == "//" else "floor_mod"
         call = self.helpers.call(name, left.text, right.text)
-        return Value(f"(({C_TYPES[dtype]}){call})", dtype, dtype_interval(dtype))
+        return Value(f"(({C_TYPES[dtype]}){call})", dtype, dtype_interval(dtype), numbers)
 
     def _shift(self, op: str, left: Value, right: Value) -> Value:
         dtype = left.dtype
@@ -344,7 +354,7 @@ class ValueText:
         if op == ">>" and 0 <= low <= high <= most:
             ends = [x >> n for x in left.interval for n in (low, high)]
             interval = (min(ends), max(ends))
-        return Value(call, dtype, interval)
+        return Value(call, dtype, interval, _numbers(left, right))
 
     def _call(self, function: str, arguments: list[Value]) -> Value:
         match function, arguments:
@@ -353,16 +363,20 @@ class ValueText:
             case "clip", [value, low, high]:
                 return self._extreme("min", self._extreme("max", value, low), high)
             case "select", [condition, yes, no]:
-                dtype = _common(yes, no)
-                text = f"({condition.text} ? {self._as(yes, dtype)} : {self._as(no, dtype)})"
+                numbers = _numbers(yes, no)
+                yes, no = self._common(yes, no)
+                text = f"({condition.text} ? {yes.text} : {no.text})"
                 low = min(yes.interval[0], no.interval[0])
-                return Value(text, dtype, (low, max(yes.interval[1], no.interval[1])))
+                interval = low, max(yes.interval[1], no.interval[1])
+                return Value(text, yes.dtype, interval, numbers)
             case "abs", [value] if not value.is_float:
-                zero = Value("0", "int32", (0, 0), True)
-                negated = self._arithmetic("-", zero, value)
+                if value.interval[0] >= 0:
+                    return value
+                negated = self._negated(value)
                 text = f"({value.text} < 0 ? {negated.text} : {value.text})"
                 low = min(negated.interval[0], 0)
-                return Value(text, value.dtype, (low, max(map(abs, value.interval))))
+                interval = low, max(map(abs, value.interval))
+                return Value(text, value.dtype, interval, value.numbers)
             case (("round" | "ceil" | "floor"), [value]) if not value.is_float:
                 return value
             case _, [value]:
@@ -371,20 +385,20 @@ class ValueText:
                 raise AssertionError(f"{function} with {len(arguments)} arguments")
 
     def _extreme(self, function: str, left: Value, right: Value) -> Value:
-        dtype = _common(left, right)
+        numbers = _numbers(left, right)
+        left, right = self._common(left, right)
         pick = min if function == "min" else max
         interval = (
             pick(left.interval[0], right.interval[0]),
             pick(left.interval[1], right.interval[1]),
         )
-        a, b = self._as(left, dtype), self._as(right, dtype)
-        call = self.helpers.call(f"{function}_{dtype}", a, b)
-        return Value(call, dtype, interval, left.weak and right.weak)
+        call = self.helpers.call(f"{function}_{left.dtype}", left.text, right.text)
+        return Value(call, left.dtype, interval, numbers)
 
     def _transcendental(self, function: str, value: Value) -> Value:
         single = value.dtype == "float32"
         dtype, suffix, one = ("float32", "f", "1.0f") if single else ("float64", "", "1.0")
-        x = self._as(value, dtype)
+        x = self._to(value, dtype).text
         match function:
             case "rsqrt":
                 text = f"({one} / sqrt{suffix}({x}))"
@@ -396,7 +410,7 @@ class ValueText:
                 text = f"rint{suffix}({x})"
             case _:
                 text = self._library(function, dtype, x)
-        return Value(text, dtype, (0, 0), value.weak)
+        return Value(text, dtype, (0, 0), value.numbers)
 
     def _library(self, function: str, dtype: str, x: str) -> str:
         own = f"{function}_{dtype}"
