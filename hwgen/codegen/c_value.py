@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from hwgen.codegen.c_expr import Helpers
+from hwgen.codegen.c_expr import Helpers, integer
 from hwgen.codegen.c_names import C_TYPES
 from hwgen.spec.expression import (
     Access,
@@ -115,27 +115,34 @@ _IN_LANES = {
 }
 """Functions that C libraries have one element at a time."""
 
-_HALF = {
-    # Bits of a float16, and back: a double is rounded once, to nearest and even.
+HALF_HELPERS = {
+    # Bits of a float16, and back: a double is rounded once, to nearest and even. They need nothing
+    # of a library.
     "float16": (
         "static inline float {p}_float16(uint16_t bits)\n{{\n"
-        "  int e = bits >> 10 & 31, m = bits & 1023;\n"
-        "  float a = e == 31 ? (m ? NAN : INFINITY)\n"
-        "          : (float)ldexp((double)(e ? m + 1024 : m), (e ? e : 1) - 25);\n"
-        "  return bits >> 15 ? -a : a;\n}}"
+        "  union {{\n    uint32_t bits;\n    float value;\n  }} a;\n"
+        "  uint32_t size = bits & 0x7fffu;\n"
+        "  if (size < 0x400)\n    a.value = (float)size * 5.9604644775390625e-8f;\n"
+        "  else\n    a.bits = (size << 13) + (size < 0x7c00 ? 0x38000000u : 0x70000000u);\n"
+        "  a.bits |= (bits & 0x8000u) << 16;\n"
+        "  return a.value;\n}}"
     ),
     "float16_bits": (
         "static inline uint16_t {p}_float16_bits(double a)\n{{\n"
-        "  uint16_t sign = signbit(a) ? 0x8000 : 0;\n"
-        "  int e;\n"
+        "  union {{\n    double value;\n    uint64_t bits;\n  }} in;\n"
+        "  in.value = a;\n"
+        "  uint32_t sign = (uint32_t)(in.bits >> 48) & 0x8000u;\n"
+        "  int e = (int)(in.bits >> 52 & 2047) - 1008;\n"
         "  if (a != a)\n    return 0x7e00;\n"
-        "  a = fabs(a);\n"
-        "  if (a >= 65520.0)\n    return (uint16_t)(sign | 0x7c00);\n"
-        "  if (a == 0)\n    return sign;\n"
-        "  frexp(a, &e);\n"
-        "  if (e < -13)\n    e = -13;\n"
+        "  if (a >= 65520.0 || a <= -65520.0)\n    return (uint16_t)(sign | 0x7c00);\n"
+        "  if (e < -10)\n    return (uint16_t)sign;\n"
+        "  int cut = e > 0 ? 42 : 43 - e;\n"
+        "  uint64_t m = (in.bits & 0xfffffffffffffu) | 0x10000000000000u;\n"
+        "  uint64_t rest = m & (((uint64_t)1 << cut) - 1), half = (uint64_t)1 << (cut - 1);\n"
+        "  uint32_t found = (uint32_t)(m >> cut);\n"
+        "  found += rest > half || (rest == half && (found & 1));\n"
         "  /* A full mantissa carries into the exponent. */\n"
-        "  return (uint16_t)(sign + (e + 13) * 1024 + (int)rint(ldexp(a, 11 - e)));\n}}"
+        "  return (uint16_t)(sign + (e > 0 ? (uint32_t)(e - 1) << 10 : 0) + found);\n}}"
     ),
     # The upper half of a float. A double that a float does not hold is first cut towards zero and
     # its last bit set: what is rounded then is not a tie.
@@ -150,10 +157,11 @@ _HALF = {
         "  if (value != value)\n    return 0x7fc0;\n"
         "  a.value = (float)value;\n"
         "  if ((double)a.value != value)\n"
-        "    a.bits = (a.bits - (fabs((double)a.value) > fabs(value))) | 1;\n"
+        "    a.bits = (a.bits - (((double)a.value > value) == (value > 0))) | 1;\n"
         "  return (uint16_t)((a.bits + 0x7fff + (a.bits >> 16 & 1)) >> 16);\n}}"
     ),
 }
+"""Conversions of floats that are held as their 16 bits."""
 
 _WITHIN_FLOAT = {
     # A NaN is not inside.
@@ -175,7 +183,7 @@ def dtype_interval(dtype: str) -> Interval:
 
 def value_helpers(prefix: str) -> Helpers:
     """A collector over every helper that typed expressions and immediates may need."""
-    library = {**_integer_helpers(), **_typed_helpers(), **_IN_LANES, **_HALF, **_WITHIN_FLOAT}
+    library = {**_integer_helpers(), **_typed_helpers(), **_IN_LANES, **HALF_HELPERS, **_WITHIN_FLOAT}
     return Helpers(prefix, library)
 
 
@@ -218,11 +226,9 @@ class ValueText:
         match expr:
             case Const(int(value)):
                 dtype = "int32" if -(1 << 31) <= value < 1 << 31 else "int64"
-                text = str(value) if dtype == "int32" else f"INT64_C({value})"
-                if value in (-(1 << 31), -(1 << 63)):  # C has no literal of the lowest number.
-                    whole = str(-value - 1) if dtype == "int32" else f"INT64_C({-value - 1})"
-                    return Value(f"(-{whole} - 1)", dtype, (value, value), (value,))
-                return Value(text if value >= 0 else f"({text})", dtype, (value, value), (value,))
+                text = "(-2147483647 - 1)" if value == -(1 << 31) else integer(value)
+                text = f"({text})" if value < 0 and text[0] != "(" else text
+                return Value(text, dtype, (value, value), (value,))
             case Const(value):
                 text = repr(float(value)).replace("inf", "INFINITY")
                 return Value(text, "float64", (0, 0), (value,))
@@ -248,6 +254,10 @@ class ValueText:
         if dtype in HALVES:
             text = self.helpers.call(dtype, text)
         return Value(text, promoted(dtype), dtype_interval(dtype))
+
+    def converted(self, text: str, source: str, target: str) -> str:
+        """An element of one data type as one of another."""
+        return text if source == target else self.stored(self.loaded(text, source), target)
 
     def stored(self, value: Value, dtype: str) -> str:
         """The C text of a value as an element of a memory."""
