@@ -183,8 +183,8 @@ def dtype_interval(dtype: str) -> Interval:
 
 def value_helpers(prefix: str) -> Helpers:
     """A collector over every helper that typed expressions and immediates may need."""
-    library = {**_integer_helpers(), **_typed_helpers(), **_IN_LANES, **HALF_HELPERS, **_WITHIN_FLOAT}
-    return Helpers(prefix, library)
+    computed = {**_integer_helpers(), **_typed_helpers(), **_IN_LANES}
+    return Helpers(prefix, {**computed, **HALF_HELPERS, **_WITHIN_FLOAT})
 
 
 @dataclass(frozen=True, slots=True)

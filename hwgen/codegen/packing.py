@@ -200,7 +200,8 @@ class _Packing:
         if str(self.image.fill) in ("0", "0.0"):
             target = f"to + {first}" if first else "to"
             return [f"memset({target}, 0, {count} * sizeof *to);"]
-        return [self._for("i", str(first + count), str(first)), f"  to[i] = {self._constant(self.image.fill)};"]
+        loop = self._for("i", str(first + count), str(first))
+        return [loop, f"  to[i] = {self._constant(self.image.fill)};"]
 
     def _for(self, variable: str, stop: str, start: str = "0") -> str:
         return f"for ({self.plan.index} {variable} = {start}; {variable} < {stop}; ++{variable})"

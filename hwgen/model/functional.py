@@ -24,7 +24,7 @@ from .callsite import CallSite, Plan
 from .code import run_code
 from .geometry import Dims
 from .images import outside, pack, supplied, unpack
-from .numeric import STORAGE, Array
+from .numeric import Array
 from .state import NOBODY, State, call_error
 from .trace import CallEvent, TracedCall, calls
 from .workers import Workers
