@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from hwgen.codegen.c_constants import integer, number_text
 from hwgen.codegen.c_expr import Helpers
 from hwgen.codegen.c_names import C_TYPES
 from hwgen.spec.expression import (
@@ -223,12 +224,11 @@ class ValueText:
         match expr:
             case Const(int(value)):
                 dtype = "int32" if -(1 << 31) <= value < 1 << 31 else "int64"
-                text = str(value) if dtype == "int32" else f"INT64_C({value})"
-                text = "(-2147483647 - 1)" if value == -(1 << 31) else text
-                return Value(text if value >= 0 else f"({text})", dtype, (value, value), True)
+                text = integer(value)
+                text = f"({text})" if text.startswith("-") else text
+                return Value(text, dtype, (value, value), True)
             case Const(value):
-                text = repr(float(value)).replace("inf", "INFINITY")
-                return Value(text, "float64", (0, 0), True)
+                return Value(number_text(value, "float64"), "float64", (0, 0), True)
             case Name(name):
                 text, dtype, interval = self.scalars[name]
                 return Value(text, promoted(dtype), interval)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from hwgen.codegen.c_expr import IndexText
 from hwgen.codegen.c_names import C_TYPES, indent, words
+from hwgen.codegen.c_words import uses_math
 from hwgen.codegen.call_values import immediate_values, loop_values
 from hwgen.codegen.emit_body import BodyWriter, index_helpers, tables
 from hwgen.codegen.emit_host import Execution, entry_points, run_function
@@ -58,15 +59,7 @@ def emit_vendor(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
     if plan.workspace is not None:
         own = [f'"{plan.name}.h"']
         standard = [h for h in standard if h != "<stdlib.h>" or writer.uses_the_heap]
-    includes = dict.fromkeys([*standard, *hardware.code.includes, *own])
-    lines = [
-        f"/* {summary}",
-        " *",
-        *tables(plan.program),
-        " */",
-        *(f"#include {name}" for name in includes),
-        "",
-    ]
+    lines: list[str] = []
     for definition in helpers.definitions():
         lines += [definition, ""]
     lines += [line for definition in defined for line in definition]
@@ -77,7 +70,17 @@ def emit_vendor(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
         declared = run_signature(plan, hardware.code)
         lines += run_function(plan, execution, declared, _arrays_of_handles(plan))
     lines += entry_points(plan, execution)
-    return "\n".join(lines) + "\n"
+    text = "\n".join(lines) + "\n"
+    standard += ["<math.h>"] if uses_math(text) else []
+    head = [
+        f"/* {summary}",
+        " *",
+        *tables(plan.program),
+        " */",
+        *(f"#include {name}" for name in dict.fromkeys([*standard, *hardware.code.includes, *own])),
+        "",
+    ]
+    return "\n".join([*head, text])
 
 
 class _Vendor:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import copysign, prod
 
-from hwgen.codegen.c_expr import Helpers, IndexText, fits_int32, fold, integer
+from hwgen.codegen.c_constants import element_text, integer
+from hwgen.codegen.c_expr import Helpers, IndexText, fits_int32, fold
 from hwgen.codegen.c_names import C_TYPES, comment, indent
 from hwgen.codegen.host_plan import HostPlan
 from hwgen.codegen.layout import dense
@@ -195,7 +196,7 @@ class _Packing:
         """Put what stands outside of the tensor into some of the elements that come next."""
         if not count:
             return []
-        if self.image.fill == 0:
+        if self.image.fill == 0 and copysign(1, self.image.fill) > 0:
             target = f"to + {first}" if first else "to"
             return [f"memset({target}, 0, {count} * sizeof *to);"]
         return [self._for("i", str(first + count), str(first)), f"  to[i] = {self._fill_text()};"]
@@ -204,8 +205,7 @@ class _Packing:
         return f"for ({self.plan.index} {variable} = {start}; {variable} < {stop}; ++{variable})"
 
     def _fill_text(self) -> str:
-        fill = self.image.fill
-        return repr(fill) if isinstance(fill, float) else integer(fill)
+        return element_text(self.image.fill, self.image.dtype)
 
     def _offset(self, variable: str = "", at: int = 0) -> str:
         """Element offset in the tensor, where a variable has a value."""
@@ -241,7 +241,9 @@ class _Packing:
         guard = " && ".join(conditions)
         head = self._for(variable, integer(extent))
         if self.packs:
-            value = f"from[{self._offset()}]" if own is None else integer(own)
+            value = (
+                f"from[{self._offset()}]" if own is None else element_text(own, self.image.dtype)
+            )
             if guard:
                 value = f"{guard} ? {value} : {self._fill_text()}"
             return [head, f"  to[{variable}] = {value};", advance]

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hwgen.codegen.c_expr import integer
-from hwgen.codegen.c_names import comment, immediate_text
+from hwgen.codegen.c_constants import integer, number_text
+from hwgen.codegen.c_names import comment
+from hwgen.codegen.c_words import uses_math
 from hwgen.codegen.host_plan import CompiledIn, HostPlan, alignment_macro
 from hwgen.errors import HwgenError
 from hwgen.model.images import pack, supplied
@@ -34,12 +35,11 @@ def weights_file(name: str, summary: str, constants: Sequence[Constant]) -> str:
         HwgenError: H043 a value that no C constant has.
     """
     bodies = [_initializer(c) for c in constants]
-    infinite = any("INFINITY" in body for body in bodies)
     lines = [
         f"/* {comment(summary)}",
         " *",
         " * Constants as the chip reads them; on a machine with flash they stay there. */",
-        *(["#include <math.h>"] if infinite else []),
+        *(["#include <math.h>"] if any(map(uses_math, bodies)) else []),
         "#include <stdint.h>",
         "",
         *alignment_macro(name),
@@ -83,13 +83,8 @@ def _initializer(constant: Constant) -> str:
                 allowed="numbers and infinities",
                 repair="leave out --weights for this tensor, and pack it when the program runs",
             )
-        return _wrapped(flat, lambda value: immediate_text(value, constant.dtype))
-    # The least integer of a width has no literal of its own: the minus is an operation.
-    return _wrapped(flat, _literal)
-
-
-def _literal(value: int | float) -> str:
-    return "(-INT64_C(9223372036854775807) - 1)" if value == -(1 << 63) else integer(int(value))
+        return _wrapped(flat, lambda value: number_text(value, constant.dtype))
+    return _wrapped(flat, lambda value: integer(int(value)))
 
 
 def _wrapped(flat: Array, text: Callable[[int | float], str]) -> str:
