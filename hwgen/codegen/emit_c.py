@@ -102,7 +102,13 @@ def _source(plan: HostPlan, vendor: str, declared: str, model: str) -> CSource:
     def parameters(tensors: Sequence[Tensor]) -> tuple[Parameter, ...]:
         return tuple(
             Parameter(
-                t.name, t.dtype, t.shape, t.constant, plan.borrowed(t), t in plan.packed_tensors
+                t.name,
+                t.dtype,
+                t.shape,
+                t.constant,
+                plan.borrowed(t),
+                t in plan.packed_tensors,
+                plan.array_align(t.name),
             )
             for t in tensors
             if not plan.compiled_in(t.name)

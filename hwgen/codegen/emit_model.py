@@ -14,7 +14,7 @@ from hwgen.codegen.c_expr import IndexText
 from hwgen.codegen.c_names import C_TYPES, NameTable, Reserved, indent
 from hwgen.codegen.c_reserved import MODEL_PREFIX
 from hwgen.codegen.emit_body import BodyWriter, index_helpers, tables
-from hwgen.codegen.emit_host import Execution, entry_points
+from hwgen.codegen.emit_host import MISALIGNED, Execution, entry_points
 from hwgen.codegen.emit_sync import FlagCounters
 from hwgen.codegen.host_plan import HostPlan, code_arguments, run_names
 from hwgen.codegen.model_intrinsic import IntrinsicFunctions
@@ -55,6 +55,7 @@ CODES: dict[int, str] = {
     9: "tokens left over or missing",
     10: "output element never written",
     11: "signal of a flag that already counts to its maximum",
+    MISALIGNED: "an array that is used in place is not aligned",
 }
 """What a model's non-zero return values mean."""
 

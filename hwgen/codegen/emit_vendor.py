@@ -282,6 +282,7 @@ class _Vendor:
                 "buffer": buffer,
                 "memory": Fields({"name": memory.name, **dict(memory.identifiers)}),
                 "bytes": image.bytes,
+                "align": self.plan.aligns[image.name],
                 "host": self.plan.staging(image),
             }
             acquire += self._render(code.allocate, values, "code.allocate").split("\n")
@@ -299,7 +300,7 @@ class _Vendor:
                 download.append((image.name, tuple(lines)))
         return Execution(
             tuple(acquire),
-            " && ".join(self.handles[i.name] for i in held),
+            " && ".join([*(self.handles[i.name] for i in held), *self._aligned(held)]),
             tuple(upload),
             tuple((line,) for line in self._calls()),
             tuple(download),
@@ -309,6 +310,12 @@ class _Vendor:
             self._whole(),
             self.exported.inside if self.exported else frozenset(),
         )
+
+    def _aligned(self, held: Sequence[Image]) -> Iterator[str]:
+        """C conditions that what `allocate` gave is aligned, where that can be seen."""
+        for image in held if self.hardware.code.handles_are_pointers else ():
+            if (align := self.plan.aligns[image.name]) > 1:
+                yield f"(uintptr_t){self.handles[image.name]} % {align} == 0"
 
     def _whole(self) -> str:
         """The call of the exported function that runs the parts; "" where there is none."""

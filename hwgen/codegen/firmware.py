@@ -28,7 +28,7 @@ def in_workspace(
     plan = replace(plan, workspace=own)
     rooms = [room(c, hardware, own.pointer, frozenset()) for c in plan.program.codes]
     offsets, end = workspace_places(plan, rooms)
-    alignment = max([own.alignment, *(r.alignment for r in rooms)])
+    alignment = max([plan.alignment, *(r.alignment for r in rooms)])
     own = replace(own, offsets=offsets, bytes=end, alignment=alignment)
     index = "int32_t" if narrow(plan) and narrow_body(plan.program.body) else plan.index
     return replace(plan, workspace=own, index=index)
@@ -155,7 +155,11 @@ def _run(plan: HostPlan, hardware: HardwareSpec) -> list[str]:
             " * and the processor hand each other; it returns when all is done. It takes a buffer",
             " * of the chip's for each image, and arrays that the processor reads or writes:",
         ]
-    lines += [f" *   {i.name:<{width}}  {comment(image_text(i))}" for i in images]
+    lines += [
+        f" *   {i.name:<{width}}  {comment(image_text(i))}"
+        + (f", at a multiple of {plan.aligns[i.name]} bytes" if plan.aligns[i.name] > 1 else "")
+        for i in images
+    ]
     lines += [f" *   {t.name:<{width}}  {comment(_array_text(t))}" for t in arrays]
     lines += [
         " * Where LAYOUT of an output here is that of another kernel's input, that kernel can take",

@@ -10,7 +10,7 @@ import numpy as np
 from hwgen.codegen.c_constants import integer, number_text
 from hwgen.codegen.c_names import comment
 from hwgen.codegen.c_words import uses_math
-from hwgen.codegen.host_plan import CompiledIn, HostPlan, alignment_macro
+from hwgen.codegen.host_plan import ALIGNMENT_BYTES, CompiledIn, HostPlan, alignment_macro
 from hwgen.errors import HwgenError
 from hwgen.model.images import pack, supplied
 from hwgen.model.numeric import Array
@@ -28,8 +28,11 @@ class Constant:
     values: Array
 
 
-def weights_file(name: str, summary: str, constants: Sequence[Constant]) -> str:
-    """A file that defines the arrays; values and not bytes, so that it serves any byte order.
+def weights_file(
+    name: str, summary: str, constants: Sequence[Constant], alignment: int = ALIGNMENT_BYTES
+) -> str:
+    """A file that defines the arrays, each aligned to so many bytes; values and not bytes, so that
+    it serves any byte order.
 
     Raises:
         HwgenError: H043 a value that no C constant has.
@@ -42,7 +45,7 @@ def weights_file(name: str, summary: str, constants: Sequence[Constant]) -> str:
         *(["#include <math.h>"] if any(map(uses_math, bodies)) else []),
         "#include <stdint.h>",
         "",
-        *alignment_macro(name),
+        *alignment_macro(name, alignment),
     ]
     for constant, body in zip(constants, bodies, strict=True):
         lines += ["", f"extern {constant.declaration};"]
