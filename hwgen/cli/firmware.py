@@ -66,7 +66,7 @@ def _of_units(compiled: Compiled, arrays: Mapping[str, Array]) -> FirmwareKernel
     made = emit_firmware(compiled.program, compiled.hardware, compiled.workload, frozenset(arrays))
     source, name = made.source, made.source.function
     files = {f"{name}.c": source.c, f"{name}.h": source.header, f"{name}_model.c": source.model}
-    extra, size = _constants(name, compiled, images_of(made.plan, arrays))
+    extra, size = _constants(name, compiled, images_of(made.plan, arrays), made.plan.alignment)
     files |= extra
     if made.pack:
         files[f"{name}_pack.c"] = made.pack
@@ -91,7 +91,7 @@ def _of_processor(compiled: Compiled, arrays: Mapping[str, Array]) -> FirmwareKe
     assert processor is not None
     dtypes = {t.name: t.dtype for t in compiled.workload.inputs}
     constants = [Constant(text, dtypes[n], arrays[n]) for n, text in made.constants]
-    extra, size = _constants(name, compiled, constants)
+    extra, size = _constants(name, compiled, constants, made.room.alignment)
     file = f"{name}{processor.suffix}"
     part = Part(
         name, file, tuple(extra), "", _tensors(made), made.room.pointer,
@@ -125,14 +125,14 @@ def firmware_files(kernels: Sequence[FirmwareKernel], hardware: HardwareSpec) ->
 
 
 def _constants(
-    name: str, compiled: Compiled, constants: Sequence[Constant]
+    name: str, compiled: Compiled, constants: Sequence[Constant], alignment: int
 ) -> tuple[dict[str, str], int]:
     """The file of constants, where there are any, and their bytes."""
     if not constants:
         return {}, 0
     summary = f"{name}: {_title(compiled.workload, compiled.hardware)}."
     size = sum(c.values.nbytes for c in constants)
-    return {f"{name}{WEIGHTS}": weights_file(name, summary, constants)}, size
+    return {f"{name}{WEIGHTS}": weights_file(name, summary, constants, alignment)}, size
 
 
 def _title(workload: Workload, hardware: HardwareSpec) -> str:

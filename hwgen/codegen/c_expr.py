@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from hwgen.codegen.c_constants import integer
 from hwgen.spec.expression import (
     Binary,
     Call,
@@ -151,12 +152,3 @@ class IndexText:
         lower = 3 if op in ("or", "and") else mine
         text = f"{self._operand(left, lower)} {_C_OPERATORS.get(op, op)} "
         return (text + self._operand(right, lower if op in ("or", "and") else mine + 1), mine)
-
-
-def integer(value: int) -> str:
-    """A C constant of that value, of a type wide enough."""
-    if INT32[0] < value <= INT32[1]:
-        return str(value)
-    if value == -(1 << 63):  # C has no literal of it.
-        return f"(INT64_C({value + 1}) - 1)"
-    return f"INT64_C({value})"

@@ -6,9 +6,6 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
-from math import isfinite
-
-import numpy as np
 
 from hwgen.codegen.c_words import is_taken
 from hwgen.spec.hardware import HardwareSpec
@@ -25,19 +22,6 @@ C_TYPES: dict[str, str] = {
 def immediate_type(dtype: str) -> str:
     """The C type of an immediate; a 16-bit float is a float with one of its values."""
     return "float" if dtype in ("float16", "bfloat16") else C_TYPES[dtype]
-
-
-def immediate_text(value: int | float, dtype: str) -> str:
-    """An immediate as C: an integer in decimal; a float in the fewest digits that a compiler reads
-    back as the same bits."""
-    if "float" not in dtype:
-        return str(value)
-    text = repr(float(value)) if dtype == "float64" else str(np.float32(value))
-    if not isfinite(value):
-        return text.replace("inf", "INFINITY")
-    digits, e, exponent = text.partition("e")
-    number = f"{digits if '.' in digits else f'{digits}.0'}{e}{exponent}"
-    return number if dtype == "float64" else f"{number}f"
 
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

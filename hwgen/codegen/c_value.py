@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from hwgen.codegen.c_expr import Helpers, integer
+from hwgen.codegen.c_constants import integer, number_text
+from hwgen.codegen.c_expr import Helpers
 from hwgen.codegen.c_names import C_TYPES
 from hwgen.spec.expression import (
     Access,
@@ -226,12 +227,11 @@ class ValueText:
         match expr:
             case Const(int(value)):
                 dtype = "int32" if -(1 << 31) <= value < 1 << 31 else "int64"
-                text = "(-2147483647 - 1)" if value == -(1 << 31) else integer(value)
-                text = f"({text})" if value < 0 and text[0] != "(" else text
+                text = integer(value)
+                text = f"({text})" if text.startswith("-") else text
                 return Value(text, dtype, (value, value), (value,))
             case Const(value):
-                text = repr(float(value)).replace("inf", "INFINITY")
-                return Value(text, "float64", (0, 0), (value,))
+                return Value(number_text(value, "float64"), "float64", (0, 0), (value,))
             case Name(name):
                 text, dtype, interval = self.scalars[name]
                 return Value(text, promoted(dtype), interval)

@@ -73,13 +73,16 @@ _MATH = """
 """
 """Functions of `double`; those of `float` and `long double` end in f and l."""
 
+_MATH_MACROS = "INFINITY NAN HUGE_VAL HUGE_VALF isfinite isinf isnan isnormal fpclassify signbit"
+
+_OF_MATH = frozenset(
+    [*(f + e for f in _MATH.split() for e in ("", "f", "l")), *_MATH_MACROS.split()]
+)
+
 _OWN = "chip packed status"
 """What the functions around a kernel call their own variables."""
 
-_WORDS = frozenset(
-    f"{_LANGUAGES} {_LIBRARY} {_OWN}".split()
-    + [f + end for f in _MATH.split() for end in ("", "f", "l")]
-)
+_WORDS = _OF_MATH.union(f"{_LANGUAGES} {_LIBRARY} {_OWN}".split())
 
 _FAMILIES = re.compile(
     r"I|[A-Z][A-Z0-9_]*[A-Z0-9]"  # macros: NAN, SIZE_MAX, EXIT_FAILURE, INT64_C, E2BIG, SIGINT
@@ -89,6 +92,18 @@ _FAMILIES = re.compile(
     r"|(?:atomic|memory|cnd|mtx|thrd|tss)_[a-z]\w*"
 )
 """Families of names; none of a library's ends in an underscore."""
+
+_SKIPPED = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\])*"|^\s*#[^\n]*', re.DOTALL | re.MULTILINE)
+
+
+def code_alone(text: str) -> str:
+    """C text without comments and directives, its strings emptied."""
+    return _SKIPPED.sub(lambda found: '""' if found[0][0] == '"' else " ", text)
+
+
+def uses_math(text: str) -> bool:
+    """Whether C text names what <math.h> declares."""
+    return not _OF_MATH.isdisjoint(re.findall(r"[A-Za-z_]\w*", code_alone(text)))
 
 
 def is_taken(name: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hwgen.codegen.c_names import immediate_text
+from hwgen.codegen.c_constants import number_text
 from hwgen.codegen.nodes import Call
 from hwgen.codegen.templates import Fields, argument
 from hwgen.spec.expression import Expr
@@ -18,7 +18,7 @@ class FloatText(float):
 
     def __new__(cls, value: float, dtype: str) -> FloatText:
         made = super().__new__(cls, value)
-        made._text = immediate_text(value, dtype)
+        made._text = number_text(value, dtype)
         return made
 
     def __str__(self) -> str:

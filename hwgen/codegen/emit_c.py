@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 from hwgen.codegen.c_reserved import reserved_words
+from hwgen.codegen.c_words import uses_math
 from hwgen.codegen.emit_host import header
 from hwgen.codegen.emit_model import emit_model
 from hwgen.codegen.emit_vendor import emit_vendor
@@ -55,7 +56,12 @@ def emit(program: Program, hardware: HardwareSpec, workload: Workload) -> CSourc
         return emit_nest(code, hardware, workload)
     plan, written = _plans(program, hardware, workload)
     summary = f"{plan.name}: {workload.name} on {hardware.name}."
-    return _source(plan, written, hardware, summary, header(plan, summary))
+    return _source(
+        plan,
+        emit_vendor(written, hardware, summary),
+        header(plan, summary),
+        emit_model(plan, hardware, summary),
+    )
 
 
 def emit_firmware(
@@ -75,8 +81,9 @@ def emit_firmware(
         in_workspace(p, hardware, compiled_in) for p in _plans(program, hardware, workload)
     )
     summary = f"{plan.name}: {workload.name} on {hardware.name}, for firmware."
-    text = firmware_header(plan, hardware, summary)
-    source = _source(plan, written, hardware, summary, text)
+    vendor = emit_vendor(written, hardware, summary)
+    text = firmware_header(plan, hardware, summary, uses_math(vendor))
+    source = _source(plan, vendor, text, emit_model(plan, hardware, summary))
     return FirmwareSource(source, pack_file(plan, summary), plan)
 
 
@@ -91,13 +98,17 @@ def _plans(
     return host_plan(program, workload, reserved, hardware), written
 
 
-def _source(
-    plan: HostPlan, written: HostPlan, hardware: HardwareSpec, summary: str, declared: str
-) -> CSource:
+def _source(plan: HostPlan, vendor: str, declared: str, model: str) -> CSource:
     def parameters(tensors: Sequence[Tensor]) -> tuple[Parameter, ...]:
         return tuple(
             Parameter(
-                t.name, t.dtype, t.shape, t.constant, plan.borrowed(t), t in plan.packed_tensors
+                t.name,
+                t.dtype,
+                t.shape,
+                t.constant,
+                plan.borrowed(t),
+                t in plan.packed_tensors,
+                plan.array_align(t.name),
             )
             for t in tensors
             if not plan.compiled_in(t.name)
@@ -107,9 +118,9 @@ def _source(
         plan.name,
         parameters(plan.inputs),
         parameters(plan.outputs),
-        emit_vendor(written, hardware, summary),
+        vendor,
         declared,
-        emit_model(plan, hardware, summary),
+        model,
     )
 
 

@@ -13,6 +13,7 @@ from hwgen.codegen.c_names import C_TYPES, comment, indent
 from hwgen.codegen.host_plan import HostPlan, workspace_rule
 from hwgen.codegen.program import Program
 from hwgen.codegen.storages import Image
+from hwgen.spec.expression import DTYPES
 from hwgen.spec.workload import Tensor
 
 # --- entry points --------------------------------------------------------------------------------
@@ -99,8 +100,8 @@ def _body(plan: HostPlan, execution: Execution) -> list[str]:
         for array in plan.program.between:
             name = identifiers[array.name]
             if plan.workspace is None:
-                declared.append(f"{C_TYPES[array.dtype]} *{name} = malloc({array.bytes});")
-                owned.append(name)
+                align = plan.array_align(array.name)
+                declared += _from_heap(plan, name, C_TYPES[array.dtype], array.bytes, align, owned)
         declared += _handed(plan)
     used = plan.coded.union(i.tensor for i in plan.program.images)
     unused = [
@@ -120,7 +121,9 @@ def _body(plan: HostPlan, execution: Execution) -> list[str]:
     declared_status = "int status = 1; /* until everything is allocated */"
     if simple:
         declared_status = "int status;" if execution.fails else ""
+    wrong = [f"(uintptr_t){name} % {align} != 0" for name, align in aligned_parameters(plan)]
     return [
+        *([f"if ({' || '.join(wrong)})", f"  return {MISALIGNED};"] if wrong else []),
         *([declared_status] if declared_status else []),
         *declared,
         *(f"(void){name};" for name in unused),
@@ -152,9 +155,48 @@ def _staging(
                 f"((const char *){packed} + {plan.blob_offset(image)});"
             )
         else:
-            declared.append(f"{element} *{host} = malloc({image.bytes});")
-            owned.append(host)
+            align = plan.aligns[image.name] if image.name in plan.resident else 1
+            declared += _from_heap(plan, host, element, image.bytes, align, owned)
     return declared, owned
+
+
+_MALLOC_BYTES = 8
+"""What `malloc` aligns to on every machine."""
+
+
+def _from_heap(
+    plan: HostPlan, name: str, kind: str, size: int, align: int, owned: list[str]
+) -> list[str]:
+    """Declarations of a pointer to memory from the heap; what to free is added to `owned`."""
+    if align <= _MALLOC_BYTES:
+        owned.append(name)
+        return [f"{kind} *{name} = malloc({size});"]
+    room = plan.identifiers.with_suffix(name, "room")
+    owned.append(room)
+    start = f"((uintptr_t){room} + {align - 1}) / {align} * {align}"
+    return [
+        f"void *{room} = malloc({size + align - 1});",
+        f"{kind} *{name} = ({kind} *)({start});",
+    ]
+
+
+MISALIGNED = 12
+"""What a kernel returns where an array that the chip uses in place is not aligned."""
+
+
+def aligned_parameters(plan: HostPlan) -> list[tuple[str, int]]:
+    """The arrays that a caller gives and the chip itself reads or writes, with the bytes of which
+    each must begin at a multiple, where that is more than any array of its type does."""
+    found: list[tuple[str, int]] = []
+    for tensor in plan.inputs + plan.outputs:
+        if plan.compiled_in(tensor.name):
+            continue
+        name = plan.identifiers[tensor.name]
+        if (align := plan.array_align(tensor.name)) > DTYPES[tensor.dtype]:
+            found.append((name, align))
+        if tensor in plan.packed_tensors and plan.packed_align(tensor.name) > _MALLOC_BYTES:
+            found.append((plan.packed(tensor), plan.packed_align(tensor.name)))
+    return found
 
 
 def _handed(plan: HostPlan) -> list[str]:
@@ -246,13 +288,16 @@ def _packs(plan: HostPlan, execution: Execution, images: Sequence[Image]) -> lis
 def _wrapper(plan: HostPlan) -> list[str]:
     """`NAME`: pack the constants, then `NAME_prepacked`."""
     identifiers = plan.identifiers
-    blobs = [plan.packed(t) for t in plan.packed_tensors]
+    blobs: list[str] = []
+    declared = [
+        line
+        for t in plan.packed_tensors
+        for size in [max(plan.blob_bytes(t.name), 1)]
+        for line in _from_heap(plan, plan.packed(t), "void", size, plan.packed_align(t.name), blobs)
+    ]
     return [
         "int status = 1;",
-        *(
-            f"void *{plan.packed(t)} = malloc({max(plan.blob_bytes(t.name), 1)});"
-            for t in plan.packed_tensors
-        ),
+        *declared,
         f"if ({' && '.join(blobs)}) {{",
         *(
             f"  {plan.name}_pack_{identifiers[t.name]}({identifiers[t.name]}, {plan.packed(t)});"
@@ -278,7 +323,7 @@ def header(plan: HostPlan, summary: str) -> str:
             f"/* Bytes that {plan.name}_pack_{name} writes. */",
             f"size_t {plan.name}_packed_bytes_{name}(void);",
             "",
-            f"/* Packs {name} once for {plan.name}_prepacked; align `packed` like malloc does. */",
+            f"/* Packs {name} once for {plan.name}_prepacked; {_packed_rule(plan, tensor)}. */",
             f"{pack_signature(plan, tensor)};",
         ]
     if plan.packed_tensors:
@@ -289,6 +334,13 @@ def header(plan: HostPlan, summary: str) -> str:
             f"{plan.prepacked_signature};",
         ]
     return framed(plan.name, [f"/* {comment(summary)} */"], ["<stddef.h>", "<stdint.h>"], lines)
+
+
+def _packed_rule(plan: HostPlan, tensor: Tensor) -> str:
+    align = plan.packed_align(tensor.name)
+    if align <= _MALLOC_BYTES:
+        return "align `packed` like malloc does"
+    return f"`packed` begins at a multiple of {align} bytes"
 
 
 def framed(name: str, head: list[str], includes: list[str], body: list[str]) -> str:
@@ -329,6 +381,10 @@ def _borrowed(plan: HostPlan) -> list[str]:
     names = ", ".join(plan.identifiers[t.name] for t in found)
     like = "a workspace is" if plan.workspace else "malloc aligns"
     lines = [f" * In place: {names}; aligned as {like}."]
+    lines += [
+        f" * {name} must begin at a multiple of {align} bytes; else {MISALIGNED} is returned."
+        for name, align in aligned_parameters(plan)
+    ]
     if any(t.role == "output" for t in found):
         lines.append(" * No output may overlap an input.")
     return lines

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hwgen.codegen.c_constants import number_text
 from hwgen.codegen.c_expr import IndexText
-from hwgen.codegen.c_names import C_TYPES, NameTable, Reserved, immediate_text, indent
+from hwgen.codegen.c_names import C_TYPES, NameTable, Reserved, indent
 from hwgen.codegen.c_reserved import MODEL_PREFIX
 from hwgen.codegen.emit_body import BodyWriter, index_helpers, tables
-from hwgen.codegen.emit_host import Execution, entry_points
+from hwgen.codegen.emit_host import MISALIGNED, Execution, entry_points
 from hwgen.codegen.emit_sync import FlagCounters
 from hwgen.codegen.floating_point import file_rules
 from hwgen.codegen.host_plan import HostPlan, code_arguments, run_names
@@ -55,6 +56,7 @@ CODES: dict[int, str] = {
     9: "tokens left over or missing",
     10: "output element never written",
     11: "signal of a flag that already counts to its maximum",
+    MISALIGNED: "an array that is used in place is not aligned",
 }
 """What a model's non-zero return values mean."""
 
@@ -151,7 +153,7 @@ class _Model:
                 arguments += [text(s) for s in operand.strides]
             arguments += [text(e) for e in call.extents]
             given = dict(call.immediates)
-            arguments += [immediate_text(given[i.name], i.dtype) for i in intrinsic.immediates]
+            arguments += [number_text(given[i.name], i.dtype) for i in intrinsic.immediates]
             function = self.functions.call_name(intrinsic.narrowed(call.lanes))
         return [f"{self.prefix}_TRY({function}({', '.join(['chip', *arguments])}));"]
 

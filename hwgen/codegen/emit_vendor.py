@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from hwgen.codegen.c_expr import IndexText
 from hwgen.codegen.c_names import C_TYPES, indent, words
+from hwgen.codegen.c_words import uses_math
 from hwgen.codegen.call_values import immediate_values, loop_values
 from hwgen.codegen.emit_body import BodyWriter, index_helpers, tables
 from hwgen.codegen.emit_host import Execution, entry_points, run_function
@@ -59,16 +60,7 @@ def emit_vendor(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
     if plan.workspace is not None:
         own = [f'"{plan.name}.h"']
         standard = [h for h in standard if h != "<stdlib.h>" or writer.uses_the_heap]
-    includes = dict.fromkeys([*standard, *hardware.code.includes, *own])
-    lines = [
-        f"/* {summary}",
-        " *",
-        *tables(plan.program),
-        " */",
-        *file_rules(plan.program.codes),
-        *(f"#include {name}" for name in includes),
-        "",
-    ]
+    lines: list[str] = []
     for definition in helpers.definitions():
         lines += [definition, ""]
     lines += [line for definition in defined for line in definition]
@@ -79,7 +71,18 @@ def emit_vendor(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
         declared = run_signature(plan, hardware.code)
         lines += run_function(plan, execution, declared, _arrays_of_handles(plan))
     lines += entry_points(plan, execution)
-    return "\n".join(lines) + "\n"
+    text = "\n".join(lines) + "\n"
+    standard += ["<math.h>"] if uses_math(text) else []
+    head = [
+        f"/* {summary}",
+        " *",
+        *tables(plan.program),
+        " */",
+        *file_rules(plan.program.codes),
+        *(f"#include {name}" for name in dict.fromkeys([*standard, *hardware.code.includes, *own])),
+        "",
+    ]
+    return "\n".join([*head, text])
 
 
 class _Vendor:
@@ -281,6 +284,7 @@ class _Vendor:
                 "buffer": buffer,
                 "memory": Fields({"name": memory.name, **dict(memory.identifiers)}),
                 "bytes": image.bytes,
+                "align": self.plan.aligns[image.name],
                 "host": self.plan.staging(image),
             }
             acquire += self._render(code.allocate, values, "code.allocate").split("\n")
@@ -298,7 +302,7 @@ class _Vendor:
                 download.append((image.name, tuple(lines)))
         return Execution(
             tuple(acquire),
-            " && ".join(self.handles[i.name] for i in held),
+            " && ".join([*(self.handles[i.name] for i in held), *self._aligned(held)]),
             tuple(upload),
             tuple((line,) for line in self._calls()),
             tuple(download),
@@ -308,6 +312,12 @@ class _Vendor:
             self._whole(),
             self.exported.inside if self.exported else frozenset(),
         )
+
+    def _aligned(self, held: Sequence[Image]) -> Iterator[str]:
+        """C conditions that what `allocate` gave is aligned, where that can be seen."""
+        for image in held if self.hardware.code.handles_are_pointers else ():
+            if (align := self.plan.aligns[image.name]) > 1:
+                yield f"(uintptr_t){self.handles[image.name]} % {align} == 0"
 
     def _whole(self) -> str:
         """The call of the exported function that runs the parts; "" where there is none."""

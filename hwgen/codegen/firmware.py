@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hwgen.codegen.c_names import comment
+from hwgen.codegen.c_words import uses_math
 from hwgen.codegen.emit_body import image_text, index_helpers, narrow_body
 from hwgen.codegen.emit_host import contract, framed, pack_function, pack_signature
 from hwgen.codegen.emit_vendor import run_signature
@@ -27,7 +28,7 @@ def in_workspace(
     plan = replace(plan, workspace=own)
     rooms = [room(c, hardware, own.pointer, frozenset()) for c in plan.program.codes]
     offsets, end = workspace_places(plan, rooms)
-    alignment = max([own.alignment, *(r.alignment for r in rooms)])
+    alignment = max([plan.alignment, *(r.alignment for r in rooms)])
     own = replace(own, offsets=offsets, bytes=end, alignment=alignment)
     index = "int32_t" if narrow(plan) and narrow_body(plan.program.body) else plan.index
     return replace(plan, workspace=own, index=index)
@@ -40,27 +41,32 @@ def pack_file(plan: HostPlan, summary: str) -> str:
         return ""
     helpers = index_helpers(plan.name, plan.index)
     functions = packing_of(plan, helpers, tensors)
-    lines = [
-        f"/* {comment(summary)}",
-        " *",
-        " * Packs constants, once; nothing else needs this file. */",
-        "#include <stdint.h>",
-        "#include <string.h>",
-        "",
+    body = [
         *(f"{pack_signature(plan, t)};" for t in tensors),
         "",
         *(line for text in helpers.definitions() for line in (text, "")),
         *functions,
         *(line for t in tensors for line in pack_function(plan, t)),
     ]
-    return "\n".join(lines).rstrip("\n") + "\n"
+    text = "\n".join(body).rstrip("\n") + "\n"
+    head = [
+        f"/* {comment(summary)}",
+        " *",
+        " * Packs constants, once; nothing else needs this file. */",
+        *(["#include <math.h>"] if uses_math(text) else []),
+        "#include <stdint.h>",
+        "#include <string.h>",
+        "",
+    ]
+    return "\n".join([*head, text])
 
 
 # --- header --------------------------------------------------------------------------------------
 
 
-def firmware_header(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
-    """The header: sizes, what is compiled in, `NAME`, `NAME_run`."""
+def firmware_header(plan: HostPlan, hardware: HardwareSpec, summary: str, math: bool) -> str:
+    """The header: sizes, what is compiled in, `NAME`, `NAME_run`; `math`: the file needs
+    <math.h>."""
     assert plan.workspace is not None
     name, constants = plan.name, plan.constants()
     body = workspace_macros(name, plan.workspace.bytes, plan.workspace.alignment)
@@ -80,10 +86,10 @@ def firmware_header(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str
             ]
     body += [*_run(plan, hardware), f"{run_signature(plan, hardware.code)};"]
     includes = list(dict.fromkeys(["<stdint.h>", *hardware.code.includes]))
-    return framed(name, _head(plan, hardware, summary), includes, body)
+    return framed(name, _head(plan, hardware, summary, math), includes, body)
 
 
-def _head(plan: HostPlan, hardware: HardwareSpec, summary: str) -> list[str]:
+def _head(plan: HostPlan, hardware: HardwareSpec, summary: str, math: bool) -> list[str]:
     name = plan.name
     files = [f"{name}.c", *([f"{name}_weights.c"] if plan.constants() else [])]
     texts = [
@@ -92,7 +98,8 @@ def _head(plan: HostPlan, hardware: HardwareSpec, summary: str) -> list[str]:
         "Nothing here takes memory from a heap. Compile and link with",
         f"  cc -std=c99 -O2 -ffreestanding -I VENDOR -c {' '.join(files)}",
         "where VENDOR is the folder of the vendor's headers, and add the vendor's library. memcpy",
-        "and memset come from the C library, or are yours.",
+        f"and memset{', and what <math.h> declares,' if math else ''} come from the C library, or "
+        "are yours.",
         "",
     ]
     if plan.on_device:
@@ -148,7 +155,11 @@ def _run(plan: HostPlan, hardware: HardwareSpec) -> list[str]:
             " * and the processor hand each other; it returns when all is done. It takes a buffer",
             " * of the chip's for each image, and arrays that the processor reads or writes:",
         ]
-    lines += [f" *   {i.name:<{width}}  {comment(image_text(i))}" for i in images]
+    lines += [
+        f" *   {i.name:<{width}}  {comment(image_text(i))}"
+        + (f", at a multiple of {plan.aligns[i.name]} bytes" if plan.aligns[i.name] > 1 else "")
+        for i in images
+    ]
     lines += [f" *   {t.name:<{width}}  {comment(_array_text(t))}" for t in arrays]
     lines += [
         " * Where LAYOUT of an output here is that of another kernel's input, that kernel can take",

@@ -7,12 +7,12 @@ of the caller's instead. All else is the same emitter.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 from hwgen.codegen.c_names import C_TYPES, NameTable, Reserved
 from hwgen.codegen.image_layout import is_tensor
-from hwgen.codegen.nodes import Code
+from hwgen.codegen.nodes import Code, calls
 from hwgen.codegen.program import Program
 from hwgen.codegen.storages import Image
 from hwgen.spec.expression import DTYPES
@@ -56,7 +56,8 @@ class HostPlan:
     reads and writes where the host has them; the others have a buffer of the device's.
     `workspace`: None where what is staged comes from the heap. `index`: the C type of offsets.
     `between`: tensors that units and a processor hand to each other, in their own order.
-    `supplied`: inputs that the kernel itself has.
+    `supplied`: inputs that the kernel itself has. `aligns`: by image the bytes of which it begins
+    at a multiple where the chip reads or writes it.
     """
 
     program: Program
@@ -70,6 +71,24 @@ class HostPlan:
     index: str = "int64_t"
     between: tuple[Tensor, ...] = ()
     supplied: tuple[Tensor, ...] = ()
+    aligns: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def alignment(self) -> int:
+        """Of every image in a packed constant and in a workspace, in bytes."""
+        return max((ALIGNMENT_BYTES, *self.aligns.values()))
+
+    def array_align(self, tensor: str) -> int:
+        """The bytes of which a tensor's array must begin at a multiple, as calls read or write it
+        in place."""
+        images = (i for i in self.program.images if i.tensor == tensor)
+        taken = (i.name for i in images if i.name in self.direct & self.resident)
+        return max((self.aligns[name] for name in taken), default=1)
+
+    def packed_align(self, tensor: str) -> int:
+        """The same of what is packed of a constant."""
+        taken = (i.name for i in self.staged_of(tensor) if i.name in self.resident)
+        return max((self.aligns[name] for name in taken), default=1)
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -123,11 +142,15 @@ class HostPlan:
         for other in self.staged_of(image.tensor):
             if other.name == image.name:
                 break
-            offset += aligned(other.bytes)
+            offset += self.aligned(other.bytes)
         return offset
 
     def blob_bytes(self, tensor: str) -> int:
-        return sum(aligned(i.bytes) for i in self.staged_of(tensor))
+        return sum(self.aligned(i.bytes) for i in self.staged_of(tensor))
+
+    def aligned(self, size_bytes: int) -> int:
+        """The bytes with those that follow them up to the next image."""
+        return -(-size_bytes // self.alignment) * self.alignment
 
     def parameter(self, tensor: Tensor) -> str:
         """`const T *name` for an input, `T *name` for an output."""
@@ -233,6 +256,7 @@ def host_plan(
         resident=in_place.union(i.name for i in shared),
         between=between,
         supplied=program.supplied(workload),
+        aligns=_aligns(program, hardware),
     )
 
 
@@ -250,9 +274,19 @@ def code_arguments(plan: HostPlan, code: Code) -> str:
     return ", ".join([*given, *([plan.workspace.pointer] if plan.workspace else [])])
 
 
-def aligned(size_bytes: int) -> int:
-    """The bytes with those that follow them up to the next image."""
-    return -(-size_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+def _aligns(program: Program, hardware: HardwareSpec) -> dict[str, int]:
+    """By image, the bytes of which it begins at a multiple: what its memory says, and what makes
+    the addresses that an operand's field leaves out be left out of the chip's, as far as powers of
+    two do."""
+    found = {i.name: hardware.off_chip(i.memory).align_bytes for i in program.images}
+    for call in calls(program.body):
+        for operand, rule in zip(
+            call.operands, hardware.intrinsic[call.intrinsic].operands, strict=True
+        ):
+            if operand.buffer in found and rule.address.step > 1:
+                step = rule.address.step * rule.entry_elements * DTYPES[rule.dtype]
+                found[operand.buffer] = max(found[operand.buffer], step & -step)
+    return found
 
 
 def alignment_macro(name: str, alignment: int = ALIGNMENT_BYTES) -> list[str]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from hwgen.codegen.c_names import NameTable, immediate_text, immediate_type, indent
+from hwgen.codegen.c_constants import number_text
+from hwgen.codegen.c_names import NameTable, immediate_type, indent
 from hwgen.codegen.c_value import value_helpers
 from hwgen.codegen.model_step import Step
 from hwgen.codegen.program import MicroKernelDef
@@ -99,7 +100,7 @@ class IntrinsicFunctions:
         steps = [[str(loop.strides[n]) for loop in kernel.loops] for n in range(count)]
         levels = [*kernel.loops, *kernel.sequence]
         immediates = dict(kernel.immediates)
-        values = [immediate_text(immediates[i.name], i.dtype) for i in intrinsic.immediates]
+        values = [number_text(immediates[i.name], i.dtype) for i in intrinsic.immediates]
         p = self.prefix
         extended = [
             [(str(loop.strides[n]), str(loop.extent)) for loop in kernel.sequence]

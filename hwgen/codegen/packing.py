@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import copysign, prod
 
-from hwgen.codegen.c_expr import Helpers, IndexText, fits_int32, fold, integer
+from hwgen.codegen.c_constants import element_text, integer
+from hwgen.codegen.c_expr import Helpers, IndexText, fits_int32, fold
 from hwgen.codegen.c_names import C_TYPES, comment, indent
-from hwgen.codegen.c_value import HALVES, ValueText
+from hwgen.codegen.c_value import ValueText
 from hwgen.codegen.host_plan import HostPlan
 from hwgen.codegen.layout import dense
 from hwgen.codegen.storages import Image
@@ -197,7 +198,7 @@ class _Packing:
         """Put what stands outside of the tensor into some of the elements that come next."""
         if not count:
             return []
-        if str(self.image.fill) in ("0", "0.0"):
+        if self.image.fill == 0 and copysign(1, self.image.fill) > 0:
             target = f"to + {first}" if first else "to"
             return [f"memset({target}, 0, {count} * sizeof *to);"]
         loop = self._for("i", str(first + count), str(first))
@@ -208,9 +209,7 @@ class _Packing:
 
     def _constant(self, value: int | float) -> str:
         """A number as an element of the image."""
-        if self.image.dtype in HALVES:
-            return self.values.stored(self.values(Const(value)), self.image.dtype)
-        return repr(value) if isinstance(value, float) else integer(value)
+        return element_text(value, self.image.dtype)
 
     def _moved(self, element: str) -> str:
         """An element as the other side holds it."""

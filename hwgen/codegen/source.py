@@ -10,7 +10,8 @@ class Parameter:
     """One tensor argument of the C function.
 
     `in_place`: the chip uses the caller's array itself. `packed`: `NAME_prepacked` takes what
-    `NAME_pack_TENSOR` made of it; and the array too, where that is in place as well.
+    `NAME_pack_TENSOR` made of it; and the array too, where that is in place as well. `align`: the
+    bytes of which the array must begin at a multiple.
     """
 
     name: str
@@ -19,6 +20,7 @@ class Parameter:
     constant: bool
     in_place: bool
     packed: bool
+    align: int = 1
 
 
 @dataclass(frozen=True)

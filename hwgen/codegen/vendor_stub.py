@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from hwgen.codegen.c_names import words
-from hwgen.codegen.c_words import is_taken
+from hwgen.codegen.c_words import code_alone, is_taken
 
 _STANDARD = words(
     ["assert complex ctype errno fenv float inttypes iso646 limits locale math omp setjmp signal "
@@ -20,7 +20,6 @@ _STANDARD = words(
 )  # fmt: skip
 """Headers that a compiler brings along."""
 
-_SKIPPED = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\])*"|^\s*#[^\n]*', re.DOTALL | re.MULTILINE)
 _TOKEN = re.compile(r'""|[A-Za-z_]\w*|0[xX][0-9a-fA-F]+\w*|\d[\w.]*(?:(?<=[eE])[+-]\d+\w*)?|\S')
 _TYPES = words(
     ["void char short int long float double signed unsigned const static inline restrict extern "
@@ -54,7 +53,7 @@ def stub(texts: Sequence[tuple[str, str]], header: str, spec: str) -> str:
         f"#ifndef {guard}",
         f"#define {guard}",
         "",
-        *(f"#include <{name}.h>" for name in (*seen.headers, "stdbool", "stddef", "stdint")),
+        *(f"#include <{name}.h>" for name in ("stdbool", "stddef", "stdint")),
         "",
         *(f"typedef void *{name};" for name in seen.types),
         *([""] if seen.types else []),
@@ -112,15 +111,11 @@ class _Seen:
     types: dict[str, None] = field(default_factory=dict[str, None])
     constants: dict[str, None] = field(default_factory=dict[str, None])
     calls: dict[str, _Call] = field(default_factory=dict[str, _Call])
-    headers: dict[str, None] = field(default_factory=dict[str, None])
 
     def read(self, name: str, text: str) -> None:
         """Add what one kernel's text names; what it declares ends with it."""
         self.declared = {}
-        plain = _SKIPPED.sub(lambda found: '""' if found[0][0] == '"' else " ", text)
-        tokens = _TOKEN.findall(plain)
-        if not _INFINITE.isdisjoint(tokens):
-            self.headers["math"] = None  # Kernels leave it to the vendor's header.
+        tokens = _TOKEN.findall(code_alone(text))
         for at, token in enumerate(tokens):
             if not (token[0].isalpha() or token[0] == "_") or tokens[at - 1] in (".", ">"):
                 continue

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from hwgen.codegen.emit_vendor import unstaged
 from hwgen.codegen.exported import exported
-from hwgen.codegen.host_plan import HostPlan, aligned
+from hwgen.codegen.host_plan import HostPlan
 from hwgen.codegen.nodes import Code
 from hwgen.codegen.packing import pads
 from hwgen.codegen.processor.firmware import Room
@@ -45,7 +45,7 @@ def workspace_places(plan: HostPlan, rooms: Sequence[Room]) -> tuple[dict[str, i
     offsets: dict[str, int] = {}
     for one, moments in _held(plan):
         others = [p for p in placed if p.bytes and p.moments & moments]
-        ends = sorted({0, *(aligned(p.offset + p.bytes) for p in others)})
+        ends = sorted({0, *(plan.aligned(p.offset + p.bytes) for p in others)})
         offset = next(
             at
             for at in ends

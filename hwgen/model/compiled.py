@@ -43,7 +43,10 @@ class CompiledKernel:
                 model's checks failed.
         """
         arrays = [_input(p, inputs) for p in self.source.inputs]
-        outputs = {p.name: np.zeros(p.shape, STORAGE[p.dtype]) for p in self.source.outputs}
+        outputs = {
+            p.name: aligned(np.zeros(p.shape, STORAGE[p.dtype]), p.align)
+            for p in self.source.outputs
+        }
         status = self._function(
             *(ctypes.c_void_p(a.ctypes.data) for a in [*arrays, *outputs.values()])
         )
@@ -83,7 +86,18 @@ def _input(parameter: Parameter, inputs: Mapping[str, NDArray[Any]]) -> NDArray[
             allowed=allowed,
             repair=f"convert {parameter.name}",
         )
-    return np.ascontiguousarray(array)
+    return aligned(np.ascontiguousarray(array), parameter.align)
+
+
+def aligned(array: NDArray[Any], align: int) -> NDArray[Any]:
+    """The array, or a copy of it that begins at a multiple of so many bytes."""
+    if array.ctypes.data % align == 0:
+        return array
+    room = np.empty(array.nbytes + align, np.uint8)
+    start = -room.ctypes.data % align
+    made: NDArray[Any] = np.ndarray(array.shape, array.dtype, room.data, start)
+    made[...] = array
+    return made
 
 
 def compile_model(source: CSource, build: Build = AS_FOUND) -> CompiledKernel:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hwgen.codegen.c_expr import integer
-from hwgen.codegen.c_names import comment, immediate_text
-from hwgen.codegen.host_plan import CompiledIn, HostPlan, alignment_macro
+from hwgen.codegen.c_constants import integer, number_text
+from hwgen.codegen.c_names import comment
+from hwgen.codegen.c_words import uses_math
+from hwgen.codegen.host_plan import ALIGNMENT_BYTES, CompiledIn, HostPlan, alignment_macro
 from hwgen.errors import HwgenError
 from hwgen.model.images import pack, supplied
 from hwgen.model.numeric import Array
@@ -27,22 +28,24 @@ class Constant:
     values: Array
 
 
-def weights_file(name: str, summary: str, constants: Sequence[Constant]) -> str:
-    """A file that defines the arrays; values and not bytes, so that it serves any byte order.
+def weights_file(
+    name: str, summary: str, constants: Sequence[Constant], alignment: int = ALIGNMENT_BYTES
+) -> str:
+    """A file that defines the arrays, each aligned to so many bytes; values and not bytes, so that
+    it serves any byte order.
 
     Raises:
         HwgenError: H043 a value that no C constant has.
     """
     bodies = [_initializer(c) for c in constants]
-    infinite = any("INFINITY" in body for body in bodies)
     lines = [
         f"/* {comment(summary)}",
         " *",
         " * Constants as the chip reads them; on a machine with flash they stay there. */",
-        *(["#include <math.h>"] if infinite else []),
+        *(["#include <math.h>"] if any(map(uses_math, bodies)) else []),
         "#include <stdint.h>",
         "",
-        *alignment_macro(name),
+        *alignment_macro(name, alignment),
     ]
     for constant, body in zip(constants, bodies, strict=True):
         lines += ["", f"extern {constant.declaration};"]
@@ -83,13 +86,8 @@ def _initializer(constant: Constant) -> str:
                 allowed="numbers and infinities",
                 repair="leave out --weights for this tensor, and pack it when the program runs",
             )
-        return _wrapped(flat, lambda value: immediate_text(value, constant.dtype))
-    # The least integer of a width has no literal of its own: the minus is an operation.
-    return _wrapped(flat, _literal)
-
-
-def _literal(value: int | float) -> str:
-    return "(-INT64_C(9223372036854775807) - 1)" if value == -(1 << 63) else integer(int(value))
+        return _wrapped(flat, lambda value: number_text(value, constant.dtype))
+    return _wrapped(flat, lambda value: integer(int(value)))
 
 
 def _wrapped(flat: Array, text: Callable[[int | float], str]) -> str:

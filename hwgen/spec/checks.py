@@ -359,7 +359,7 @@ def _templates(hardware: HardwareSpec) -> Iterator[_Template]:
 
 
 _CODE: dict[str, dict[str, Shape]] = {
-    "allocate": {"buffer": TEXT, "bytes": TEXT},
+    "allocate": {"buffer": TEXT, "bytes": TEXT, "align": NUMBER},
     "free": {"buffer": TEXT},
     "to_device": {"buffer": TEXT, "host": TEXT, "bytes": TEXT},
     "from_device": {"buffer": TEXT, "host": TEXT, "bytes": TEXT},

@@ -92,8 +92,8 @@ class Memory:
     `shared`: the host's own off-chip memory, whose pointers calls take; rearranging is work.
     `banks` is None where any number of calls may use the memory at once.
     `literal`: a register file, whose addresses are numbers in the C code. `shared_by`: who sees one
-    buffer, of a scratchpad "kernel" or the "thread" that has units of its own. `align_bytes`: of
-    every buffer. `read_energy` and `write_energy`: picojoules of a byte that calls access.
+    buffer, of a scratchpad "kernel" or the "thread" that has units of its own. `align_bytes`:
+    of every buffer or image. `read_energy`, `write_energy`: picojoules of a byte that calls access.
 
     Templates, "" for none: `declare` what declares it, or its entries; of a workspace, `allocate`
     and `free` a buffer (`type`, `name`, `elements`, `bytes`, `address_bytes`), and with `pool`

@@ -17,7 +17,7 @@ from hwgen.spec.source import FieldPath
 
 _FIELDS = {
     "offchip": (
-        "bus", "identifiers", "shared", "addressing", "constants_only", "energy",
+        "bus", "identifiers", "shared", "addressing", "constants_only", "align", "energy",
     ),
     "scratchpad": (
         "dtype", "size", "entry", "identifiers", "banks", "addresses", "declare", "shared_by",
@@ -26,6 +26,7 @@ _FIELDS = {
     "workspace": ("allocate", "free", "pool", "size", "align", "banks", "shared_by"),
 }  # fmt: skip
 """What a memory of each kind may say of itself."""
+_WORKSPACE_ALIGN = 64
 _NEEDED = {"offchip": ("bus",), "scratchpad": ("dtype", "size"), "workspace": ("allocate",)}
 _OWN_BANKS = {"scratchpad": ("count", "ports", "interleave"), "workspace": ("count", "bytes")}
 _CALLED = {"offchip": "off-chip memory"}
@@ -88,7 +89,9 @@ def resolve_memory(context: Context, schema: HardwareSchema, name: str) -> Memor
     if memory.bus is not None:
         reference(context, (*path, "bus"), "bus", memory.bus, schema.buses)
     entry = tuple(context.integer(e, (*path, "entry", i), 1) for i, e in enumerate(memory.entry))
-    align = context.integer(memory.align, (*path, "align"), 1, MAX_EXTENT)
+    align = _WORKSPACE_ALIGN if kind == "workspace" else 1
+    if memory.align is not None:
+        align = context.integer(memory.align, (*path, "align"), 1, MAX_EXTENT)
     if align & (align - 1):
         raise context.error(
             "H132", "an alignment is a power of two", (*path, "align"), found=str(align),

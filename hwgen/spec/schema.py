@@ -119,8 +119,10 @@ class MemorySchema(Model):
     """Who sees one buffer of a workspace: the whole `kernel`, the threads of one `block`, or one
     `thread`. Who shares a scratchpad: all of the `kernel`, or the units of one `thread`, as each
     worker of the processor's parallel loops has a copy of its own."""
-    align: IntExpr = 64
-    """Every buffer starts at a multiple of so many bytes, a power of two; workspaces only."""
+    align: IntExpr | None = None
+    """Every buffer, or off-chip image, starts at a multiple of so many bytes, a power of two; left
+    out: 64 in a workspace, and off chip what `malloc` and the operands' `address` need; not of
+    scratchpads."""
     allocate: Template = ""
     """Code of a buffer; names `type`, `name`, `elements`, `bytes` and, with `pool`,
     `address_bytes`; workspaces only, which need it."""

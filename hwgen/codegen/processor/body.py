@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf, prod
+from math import isfinite, prod
 
+from hwgen.codegen.c_constants import number_text
 from hwgen.codegen.c_expr import HELPERS, Helpers, IndexText
 from hwgen.codegen.c_names import C_TYPES, NameTable, indent
 from hwgen.codegen.c_value import HALVES, ValueText, value_helpers
@@ -199,8 +200,8 @@ class BodyText:
 
     def _value(self, expr: Expr, dtype: str) -> str:
         match expr:
-            case Const(float(value)) if value in (inf, -inf) and dtype not in HALVES:
-                return "-INFINITY" if value < 0 else "INFINITY"
+            case Const(float(value)) if not isfinite(value) and dtype in ("float32", "float64"):
+                return number_text(value, dtype)
             case _:
                 scalars = {n: (f"(int32_t){self.names.variable(n)}", "int32", r)
                            for n, r in self.ranges.items()}  # fmt: skip

@@ -260,7 +260,7 @@ class _File:
 
     def _copy(self, name: str) -> dict[str, object]:
         host, handle = self.identifiers.buffer(name), self.handles[name]
-        return {"buffer": handle, "bytes": self.program.array[name].bytes, "host": host}
+        return {"buffer": handle, "bytes": self.program.array[name].bytes, "align": 1, "host": host}
 
     # Functions of their own
 

@@ -227,7 +227,6 @@ def test_types_follow_from_arguments() -> None:
         "void *a5);",
         "#define chip_log(...) ((void)0)",
         "void chip_fill(float a0);",
-        "#include <math.h>",
         "void chip_move(const void *a0, int64_t a1);",
     )
     for line in wanted:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import ctypes
 import subprocess
 from pathlib import Path
+from sys import byteorder
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hwgen.codegen.c_names import immediate_text, immediate_type
+from hwgen.codegen.c_constants import element_text, integer, number_text
+from hwgen.codegen.c_names import immediate_type
+from hwgen.codegen.c_words import uses_math
 from hwgen.codegen.model_intrinsic import IntrinsicFunctions
 from hwgen.codegen.program import KernelLoop, MicroKernelDef
 from hwgen.model.compiled import find_compiler, have_compiler
+from hwgen.model.numeric import Value, store
 from hwgen.spec.expression import Binary, Name
 from hwgen.spec.hardware import Immediate
 from hwgen.spec.ranges import Range
@@ -50,12 +54,12 @@ def test_types() -> None:
     ],
 )
 def test_literals(value: int | float, dtype: str, text: str) -> None:
-    assert immediate_text(value, dtype) == text
+    assert number_text(value, dtype) == text
 
 
 @given(st.floats(width=32, allow_nan=False, allow_infinity=False))
 def test_a_single_is_the_nearest_to_its_digits(value: float) -> None:
-    text = immediate_text(value, "float32")
+    text = number_text(value, "float32")
     assert text.endswith("f")
     assert np.float32(text[:-1]).tobytes() == np.float32(value).tobytes()
 
@@ -64,8 +68,8 @@ def test_a_single_is_the_nearest_to_its_digits(value: float) -> None:
 def test_a_compiler_reads_back_the_same_bits(tmp_path: Path) -> None:
     compiler = find_compiler()
     assert compiler is not None
-    singles = ", ".join(immediate_text(v, "float32") for v in SINGLES)
-    doubles = ", ".join(immediate_text(v, "float64") for v in NUMBERS)
+    singles = ", ".join(number_text(v, "float32") for v in SINGLES)
+    doubles = ", ".join(number_text(v, "float64") for v in NUMBERS)
     source = tmp_path / "literals.c"
     source.write_text(
         "#include <math.h>\n"
@@ -108,9 +112,42 @@ def test_micro_kernels_check_what_they_hold(
         "tile", "scaled", (), (KernelLoop(2, (1, 1)),), ((0, 8),), (("k", value),)
     )
     text = "\n".join(functions.define_kernel(kernel))
-    literal = immediate_text(value, field.dtype)
+    literal = number_text(value, field.dtype)
     helper = "within_float" if field.is_float else "within"
     assert f'p_TRY(p_{helper}({literal}, {expected}, "immediate k"));' in text
     assert f"a1, {literal}))" in text
     parameter = f"{immediate_type(field.dtype)} imm0)"
     assert any(parameter in line for line in functions.define(scaled))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (7, "7"),
+        (-(1 << 31), "(-2147483647 - 1)"),
+        (1 << 31, "INT64_C(2147483648)"),
+        (-(1 << 63), "(-INT64_C(9223372036854775807) - 1)"),
+    ],
+)
+def test_integers_have_a_type_wide_enough(value: int, text: str) -> None:
+    assert integer(value) == text
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_what_is_not_finite_has_the_macros_of_math_h(dtype: str) -> None:
+    found = [number_text(v, dtype) for v in (np.inf, -np.inf, np.nan)]
+    assert found == ["INFINITY", "-INFINITY", "NAN"]
+    assert all(map(uses_math, found))
+    assert number_text(1e300, "float32") == "INFINITY"
+
+
+@given(st.one_of(st.floats(), st.integers(-(1 << 53), 1 << 53)))
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_elements_of_16_bits_are_what_the_simulator_stores(dtype: str, value: float) -> None:
+    stored = store(Value(np.asarray(value, np.float64), "float64"), dtype)
+    assert int(element_text(value, dtype), 16) == int.from_bytes(stored.tobytes(), byteorder)
+
+
+def test_comments_and_strings_use_no_library() -> None:
+    assert not uses_math('/* exp(x) */ puts("INFINITY"); // rintf\n#include <math.h>\n')
+    assert uses_math("y = rintf(x);")

@@ -15,6 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from hwgen.codegen.emit_c import emit
+from hwgen.codegen.emit_host import MISALIGNED
 from hwgen.codegen.emit_model import CODES
 from hwgen.codegen.nodes import Call, Node, Signal
 from hwgen.codegen.program import KernelLoop, Program
@@ -369,7 +370,7 @@ def test_model_stops_outside_an_operations_domain(amount: float, good: bool) -> 
 
 
 def test_every_code_but_allocation_is_provoked() -> None:
-    assert {code for code, _ in FAULTS.values()} | {1, 8} == set(CODES)
+    assert {code for code, _ in FAULTS.values()} | {1, 8, MISALIGNED} == set(CODES)
 
 
 # --- errors ---
