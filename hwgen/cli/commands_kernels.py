@@ -12,8 +12,11 @@ import typer
 from hwgen.cli import complete
 from hwgen.cli.guard import guarded
 from hwgen.cli.options import (
+    DATA_HELP,
     CacheOption,
+    Data,
     DtypeOption,
+    Engine,
     JsonOption,
     NoAutoOption,
     ObjectiveName,
@@ -40,27 +43,11 @@ from hwgen.cli.target import Target
 commands = typer.Typer()
 
 
-class Engine(str, Enum):
-    """Who executes a kernel in `simulate`."""
-
-    BOTH = "both"
-    PYTHON = "python"
-    C = "c"
-
-
 class TargetName(str, Enum):
     """What `generate` writes C for."""
 
     HOST = "host"
     FIRMWARE = "firmware"
-
-
-class Data(str, Enum):
-    """How `simulate` draws tensors that are not given."""
-
-    RANDOM = "random"
-    EXTREMES = "extremes"
-    SMALL = "small"
 
 
 def _search(
@@ -254,9 +241,7 @@ def simulate(
         ),
     ] = None,
     seed: SeedOption = 0,
-    data: Annotated[
-        Data, typer.Option(help="How random tensors are drawn: extremes are the type's ends.")
-    ] = Data.RANDOM,
+    data: Annotated[Data, typer.Option(help=DATA_HELP)] = Data.RANDOM,
     schedule: Annotated[
         int,
         typer.Option(min=0, metavar="RANK", help="Take the schedule of this rank; 0: the best."),

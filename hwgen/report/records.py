@@ -251,6 +251,9 @@ def natural_record(report: NaturalReport) -> Record:
                 "chip": c.chip.stem,
                 "drawn": c.drawn.total(),
                 "right": c.ran,
+                "ran_c": c.c_runs,
+                "compared_in_part": c.unbounded - c.vacuous,
+                "nothing_compared": c.vacuous,
                 "families": {
                     family: {"drawn": c.drawn[family], "right": c.families[family]}
                     for family in sorted(c.drawn)

@@ -23,6 +23,7 @@ from hwgen.spec.expression import (
     Name,
     UpdateOp,
     parts,
+    walk,
     with_children,
 )
 from hwgen.spec.typecheck import TypeOf, dtype_of, is_float
@@ -50,6 +51,21 @@ def with_nan(statement: Assign, rule: NanRule, type_of: TypeOf) -> Assign:
         return Assign(statement.target, statement.op, value)
     updated = _selected(function, statement.target, value, rule, type_of)
     return Assign(statement.target, "=", updated)
+
+
+def loses_nan(statement: Assign) -> bool:
+    """Whether a rule made a `select` of a statement's maximum or minimum."""
+    return any(_is_made(node) for node in walk(statement.value))
+
+
+def _is_made(node: Expr) -> bool:
+    match node:
+        case Call("select", (Binary("or", Binary((">" | "<"), a, b), _), *chosen)):
+            return [a, b] == chosen
+        case Call("select", (Binary((">" | "<"), a, b), *chosen)):
+            return [a, b] == chosen
+        case _:
+            return False
 
 
 def _has_extreme(value: Expr, type_of: TypeOf) -> bool:
