@@ -36,11 +36,11 @@ def _nothing(ran: object) -> tuple[str, ...]:
 def campaign_text(report: CampaignReport) -> str:
     """One line per workload, then reasons of refusals, then failures with their commands."""
     rows: list[tuple[Cell, ...]] = [
-        (r.workload, r.passed, r.refused, r.c_runs, _verdict(r)) for r in report.results
+        (r.workload, r.passed, r.refused, r.c_runs, r.vacuous, _verdict(r)) for r in report.results
     ]
     parts = [
         f"{report.hardware}, seed {report.seed}",
-        table(("workload", "passed", "refused", "ran C too", "result"), rows),
+        table(("workload", "passed", "refused", "ran C too", "nothing compared", "result"), rows),
     ]
     for r in report.results:
         if r.reason:

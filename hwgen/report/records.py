@@ -169,6 +169,7 @@ def campaign_record(report: CampaignReport) -> Record:
                 "passed": r.passed,
                 "refused": r.refused,
                 "ran_c": r.c_runs,
+                "nothing_compared": r.vacuous,
                 "reason": r.reason,
                 "failure": None
                 if r.failure is None
