@@ -19,7 +19,7 @@ Style = Literal["random", "extremes", "small", "special"]
 STYLES: tuple[Style, ...] = ("random", "extremes", "small", "special")
 
 _POISON = 256
-"""Elements to each one that makes NaN or infinity of most sums that it is in, one at least."""
+"""Elements to each one that makes NaN or infinity of most sums that it is in."""
 _HARMLESS = 16
 """Elements to each zero or subnormal number, of either sign."""
 
@@ -49,7 +49,8 @@ def _special(tensor: Tensor, ordinary: Array, seed: int) -> Array:
     harmless = [0.0, -0.0, least, -least, 37 * least]
     poison = generator.choice([np.nan, np.inf, -np.inf, largest, -largest], 2, replace=False)
     for kinds, apart in ((harmless, _HARMLESS), (poison, _POISON)):
-        count = min(values.size, max(1, values.size // apart))
+        # In few elements, one has its place in every other draw: a sum over all would be it.
+        count = min(values.size, values.size // apart or int(generator.integers(2)))
         places = generator.choice(values.size, count, replace=False)
         values[places] = generator.choice(kinds, count)
     return np.reshape(store(Value(values, "float64"), tensor.dtype), tensor.shape)
