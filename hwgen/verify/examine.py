@@ -47,7 +47,7 @@ class Examination(Brief):
 
     def brief(self) -> str:
         runners = ["the simulator"] * (self.functional is not None) + ["the emitted C"] * self.ran_c
-        return f"{self.comparison.verdict()}; computed by {' and '.join(runners)}"
+        return f"{self.comparison.verdict()}, computed by {' and '.join(runners)}"
 
 
 def compile_ranked(
