@@ -20,7 +20,7 @@ from hwgen.model.reference import random_inputs
 from hwgen.passes.nest_pipeline import NestCompilation, compile_nest
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, make_workload
-from hwgen.verify.rounding import unexplained
+from hwgen.verify.compare import unexplained
 
 ROOT = Path(__file__).resolve().parent.parent
 

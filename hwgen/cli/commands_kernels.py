@@ -12,9 +12,12 @@ import typer
 from hwgen.cli import complete
 from hwgen.cli.guard import guarded
 from hwgen.cli.options import (
+    DATA_HELP,
     CacheOption,
     Command,
+    Data,
     DtypeOption,
+    Engine,
     JsonOption,
     NoAutoOption,
     ObjectiveName,
@@ -43,27 +46,11 @@ from hwgen.cli.target import Target
 commands = typer.Typer()
 
 
-class Engine(str, Enum):
-    """Who executes a kernel in `simulate`."""
-
-    BOTH = "both"
-    PYTHON = "python"
-    C = "c"
-
-
 class TargetName(str, Enum):
     """What `generate` writes C for."""
 
     HOST = "host"
     FIRMWARE = "firmware"
-
-
-class Data(str, Enum):
-    """How `simulate` draws tensors that are not given."""
-
-    RANDOM = "random"
-    EXTREMES = "extremes"
-    SMALL = "small"
 
 
 def _search(
@@ -262,12 +249,7 @@ def simulate(
     ] = None,
     seed: SeedOption = 0,
     data: Annotated[
-        Data,
-        typer.Option(
-            metavar=choices(Data),
-            parser=choice(Data),
-            help="How random tensors are drawn: extremes are the type's ends.",
-        ),
+        Data, typer.Option(metavar=choices(Data), parser=choice(Data), help=DATA_HELP)
     ] = Data.RANDOM,
     schedule: Annotated[
         int,

@@ -10,11 +10,16 @@ import typer
 from hwgen.cli import complete
 from hwgen.cli.guard import guarded
 from hwgen.cli.options import (
+    DATA_HELP,
     Command,
+    Data,
     DtypeOption,
+    Engine,
     JsonOption,
     SeedOption,
     SetOption,
+    choice,
+    choices,
     epilog,
     path,
 )
@@ -36,6 +41,7 @@ commands = typer.Typer()
         "verify --schedules 1000         (on chips that are drawn too)",
         "verify --chips 200 --seed 1     (of no chip: of chips that are drawn too)",
         "verify --workloads 100          (what every chip compiles of natural workloads)",
+        "verify --workloads 100 --data special --engine both    (NaN, infinities; as C too)",
     ),
 )
 def verify(
@@ -91,6 +97,23 @@ def verify(
             help="Instead: N natural workloads; the share that SPEC, or every chip, compiles.",
         ),
     ] = None,
+    data: Annotated[
+        Optional[Data],  # noqa: UP045
+        typer.Option(
+            metavar=choices(Data),
+            parser=choice(Data),
+            help=f"With --workloads: {DATA_HELP} Left out: small.",
+        ),
+    ] = None,
+    engine: Annotated[
+        Optional[Engine],  # noqa: UP045
+        typer.Option(
+            metavar=choices(Engine),
+            parser=choice(Engine),
+            help="With --workloads: the simulator, the emitted C, or both; C is compiled as users "
+            "do, by each compiler found, in turn. Left out: the simulator.",
+        ),
+    ] = None,
     jobs: Annotated[
         Optional[int],  # noqa: UP045
         typer.Option(
@@ -134,6 +157,9 @@ def verify(
     if jobs is not None and not drawn:
         hint = "it goes with --chips, --schedules or --workloads"
         raise typer.BadParameter(hint, param_hint="'--jobs'")
+    if (data or engine) and natural is None:
+        hint = "'--data'" if data else "'--engine'"
+        raise typer.BadParameter("it goes with --workloads alone", param_hint=hint)
     if output is not None and chips is None:
         raise typer.BadParameter("it goes with --chips alone", param_hint="'--output'")
     with guarded("verify" if as_json else ""):
@@ -143,7 +169,10 @@ def verify(
             body.verify_chips(spec, chips, seed, jobs, output or FAILURES, as_json=as_json)
             return
         if natural is not None:
-            body.verify_workloads(spec, natural, seed, jobs, as_json=as_json)
+            from hwgen.verify.natural.campaign import Runs
+
+            runs = Runs((data or Data.SMALL).value, (engine or Engine.PYTHON).value)
+            body.verify_workloads(spec, natural, seed, jobs, runs, as_json=as_json)
             return
         if schedules is not None:
             body.verify_schedules(spec, schedules, seed, jobs, as_json=as_json)

@@ -36,6 +36,29 @@ def epilog(*commands: str) -> str:
     return "\b\nExamples:\n" + lines
 
 
+class Engine(str, Enum):
+    """Who executes a kernel."""
+
+    BOTH = "both"
+    PYTHON = "python"
+    C = "c"
+
+
+class Data(str, Enum):
+    """How tensors that are not given are drawn."""
+
+    RANDOM = "random"
+    EXTREMES = "extremes"
+    SMALL = "small"
+    SPECIAL = "special"
+
+
+DATA_HELP = (
+    "How random tensors are drawn: extremes are the type's ends; special has NaN, infinities, "
+    "zeros and subnormal numbers among floats."
+)
+
+
 def path(text: str) -> Path:
     """A path on the command line; an empty one, which an unset variable leaves, is no path.
 

@@ -22,7 +22,7 @@ from hwgen.verify.data import Style, draw_inputs
 
 if TYPE_CHECKING:
     from hwgen.report.records import Record
-    from hwgen.verify.examine import Engine
+    from hwgen.verify.examine import Engine, Examination
 
 
 def simulate(
@@ -74,7 +74,7 @@ def simulate(
         pictures.write([compilation])
         runs = [("simulator", passed.functional is not None), ("c", passed.ran_c)]
         record = kernel_record(Measured(compilation, passed.timing, passed.bound))
-        _print(record | {"ran": [name for name, ran in runs if ran]}, outputs, output_dir)
+        _print(record | {"ran": [name for name, ran in runs if ran]}, passed, output_dir)
         return
     typer.echo(simulation_text(compilation, passed))
     drawn = [t.name for t in loaded.inputs if t.name not in given]
@@ -85,11 +85,12 @@ def simulate(
         typer.echo(line.replace("wrote ", "wrote       ", 1))
     typer.echo(run_by(hardware, passed, engine, seconds))
     exact = not any("float" in t.dtype for t in loaded.outputs)
-    typer.echo(f"result      {', '.join(outputs)} equal to the reference{', bit for bit' * exact}")
+    typer.echo(f"result      {passed.comparison.verdict()}{', bit for bit' * exact}")
 
 
-def _print(record: Record, outputs: Mapping[str, Array], folder: Path | None) -> None:
+def _print(record: Record, passed: Examination, folder: Path | None) -> None:
     """The run as JSON; a result that differs from the reference was an error before this."""
+    compared = {t.tensor: t for t in passed.comparison.tensors}
     from hwgen.cli.records import print_record
 
     tensors: list[Record] = [
@@ -97,9 +98,12 @@ def _print(record: Record, outputs: Mapping[str, Array], folder: Path | None) ->
             "tensor": name,
             "dtype": str(array.dtype),
             "shape": list(array.shape),
+            "elements": compared[name].elements,
+            "nan": compared[name].nan,
+            "unbounded": compared[name].unbounded,
             "file": None if folder is None else str(folder / f"{name}.npy"),
         }
-        for name, array in outputs.items()
+        for name, array in passed.outputs.items()
     ]
     print_record("simulate", record | {"outputs": tensors}, ok=True)
 

@@ -18,6 +18,7 @@ from hwgen.verify.campaign import campaign
 
 if TYPE_CHECKING:
     from hwgen.report.records import Record
+    from hwgen.verify.natural.campaign import Runs
 
 
 def verify(
@@ -125,7 +126,7 @@ def _step(progress: Callable[[str, int, int], None], what: str) -> Callable[...,
 
 
 def verify_workloads(
-    spec: str | None, count: int, seed: int, jobs: int | None, *, as_json: bool = False
+    spec: str | None, count: int, seed: int, jobs: int | None, runs: Runs, *, as_json: bool = False
 ) -> None:
     """Draw natural workloads for a chip, or for every one; exit status 1 where one is wrong."""
     from hwgen.report.campaigns import natural_text
@@ -138,6 +139,7 @@ def verify_workloads(
             chips,
             count,
             seed,
+            runs=runs,
             processes=jobs or os.cpu_count() or 1,
             progress=lambda done, of: progress("workloads", done, of),
         )

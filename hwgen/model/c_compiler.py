@@ -41,7 +41,12 @@ class Build:
 
 AS_FOUND = Build()
 
-_LEVELS = (("-O2",), ("-O3", "-march=native"))
+_LEVELS = tuple(
+    (*level, f"-std={standard}")
+    for standard in ("gnu17", "c11")
+    for level in (("-O2",), ("-O3", "-march=native"))
+)
+"""Flags that users compile with; gnu17 is what compilers take of their own accord."""
 _NO_THREADS = ("-fno-openmp", "-fopenmp-simd")
 """Not every clang has the library that threads need."""
 

@@ -84,6 +84,7 @@ class CodeRun:
     read_elements: int
 
 
+@np.errstate(all="ignore")
 def run_code(program: Code, hardware: HardwareSpec, arrays: Mapping[str, Array]) -> CodeRun:
     """The outputs of a program on row-major inputs, by name.
 

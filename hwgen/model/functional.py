@@ -69,6 +69,7 @@ class FunctionalResult:
         )
 
 
+@np.errstate(all="ignore")
 def run(
     program: Program,
     hardware: HardwareSpec,

@@ -46,6 +46,7 @@ BOX_POINTS = 1 << 22
 Offsets = npt.NDArray[np.int64]
 
 
+@np.errstate(all="ignore")
 def run_reference(
     workload: Workload, inputs: Mapping[str, Array], *, intermediates: bool = False
 ) -> dict[str, Array]:

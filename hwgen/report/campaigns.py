@@ -36,11 +36,11 @@ def _nothing(ran: object) -> tuple[str, ...]:
 def campaign_text(report: CampaignReport) -> str:
     """One line per workload, then reasons of refusals, then failures with their commands."""
     rows: list[tuple[Cell, ...]] = [
-        (r.workload, r.passed, r.refused, r.c_runs, _verdict(r)) for r in report.results
+        (r.workload, r.passed, r.refused, r.c_runs, r.vacuous, _verdict(r)) for r in report.results
     ]
     parts = [
         f"{report.hardware}, seed {report.seed}",
-        table(("workload", "passed", "refused", "ran C too", "result"), rows),
+        table(("workload", "passed", "refused", "ran C too", "nothing compared", "result"), rows),
     ]
     for r in report.results:
         if r.reason:
@@ -240,10 +240,13 @@ def natural_text(report: NaturalReport) -> str:
     """The share of workloads that each chip compiled, by family; then refusals, the most natural
     first, and all that was wrong."""
     header = ("chip", "drawn", "ran", "share", *FAMILIES, "refused by code")
+    runs = report.runs
     return "\n\n".join(
         [
-            f"natural workloads, seed {report.seed}: compiled, run, equal to the reference",
+            f"natural workloads, seed {report.seed}, data {runs.data}, engine {runs.engine}: "
+            "compiled, run, equal to the reference",
             table(header, [_share(c) for c in report.chips]),
+            table(_COMPARED, [_compared(c) for c in report.chips]),
             *(_refusals(c) for c in report.chips if c.refused),
             *(_wrong_workload(c, o) for c in report.chips for o in c.wrong),
         ]
@@ -254,6 +257,15 @@ def _share(tally: ChipTally) -> tuple[Cell, ...]:
     families = (f"{tally.families[f]}/{tally.drawn[f]}" if tally.drawn[f] else "" for f in FAMILIES)
     codes = ", ".join(f"{code} {n}" for code, n in sorted(tally.codes.items()))
     return (tally.chip.stem, tally.drawn.total(), tally.ran, f"{tally.share:.0%}", *families, codes)
+
+
+_COMPARED = ("chip", "ran", "as C too", "all compared", "in part", "nothing compared", "wrong")
+
+
+def _compared(tally: ChipTally) -> tuple[Cell, ...]:
+    part, none = tally.unbounded - tally.vacuous, tally.vacuous
+    whole = tally.ran - tally.unbounded
+    return (tally.chip.stem, tally.ran, tally.c_runs, whole, part, none, len(tally.wrong))
 
 
 def _refusals(tally: ChipTally) -> str:

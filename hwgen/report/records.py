@@ -169,6 +169,7 @@ def campaign_record(report: CampaignReport) -> Record:
                 "passed": r.passed,
                 "refused": r.refused,
                 "ran_c": r.c_runs,
+                "nothing_compared": r.vacuous,
                 "reason": r.reason,
                 "failure": None
                 if r.failure is None
@@ -251,6 +252,9 @@ def natural_record(report: NaturalReport) -> Record:
                 "chip": c.chip.stem,
                 "drawn": c.drawn.total(),
                 "right": c.ran,
+                "ran_c": c.c_runs,
+                "compared_in_part": c.unbounded - c.vacuous,
+                "nothing_compared": c.vacuous,
                 "families": {
                     family: {"drawn": c.drawn[family], "right": c.families[family]}
                     for family in sorted(c.drawn)

@@ -13,6 +13,7 @@ from math import isfinite, prod
 from hwgen.errors import Location
 from hwgen.spec.expression import Assign, Expr
 from hwgen.spec.memory import Access, Level, Memory, MemoryKind
+from hwgen.spec.nan import NanRule
 from hwgen.spec.processor import Processor
 from hwgen.spec.ranges import Range
 from hwgen.spec.shown import Brief, chip_brief, chip_html
@@ -305,6 +306,8 @@ class Intrinsic(_Hashed):
     `result_latency_iterations`: an iteration that touches what an earlier iteration of the same
     call wrote must come at least this many iterations after it (0: hardware forwards).
     `unit` is "" where a processor runs it; then every operand's `memory` is "" too.
+    `semantics` are executed as they are written, NaN included; `nan`: how the file says that of
+    `max` and `min`, where with `any` nothing is said.
     """
 
     name: str
@@ -325,6 +328,7 @@ class Intrinsic(_Hashed):
     iterations_per_cycle: int = 0
     partial: tuple[str, ...] = ()
     energy: Expr | None = None
+    nan: NanRule = "propagate"
 
     def __hash__(self) -> int:
         """Of all that is compared, once: a key of many caches. Variants of a chip share names, and

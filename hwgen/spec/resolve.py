@@ -48,7 +48,7 @@ from hwgen.spec.schema import (
     LoopSchema,
     ParameterSchema,
 )
-from hwgen.spec.semantics import Semantics, check_types, parse_semantics
+from hwgen.spec.semantics import Semantics, executed, parse_semantics
 from hwgen.spec.source import Document, FieldPath
 from hwgen.spec.suggest import suggestion
 from hwgen.spec.synchronization import resolve_completion
@@ -297,13 +297,13 @@ def _intrinsic(
             fields.immediates.items(),
             lambda given: _immediate(context, path, fields, given[0], semantics, operands),
         )
-    check_types(context, semantics, operands, immediates)
+    statements = executed(context, path, semantics, operands, immediates, fields.nan)
     check_partial(context, path, partial, operands, memories)
     resolved = Intrinsic(
         name=name,
         unit=fields.unit or "",
         iterators=tuple(iterators.items()),
-        semantics=semantics.statements,
+        semantics=statements,
         operands=operands,
         loops=loops,
         immediates=immediates,
@@ -320,6 +320,7 @@ def _intrinsic(
         iterations_per_cycle=at_once,
         partial=partial,
         energy=energy,
+        nan=fields.nan,
     )
     check_same(context, resolved)
     _check_literal(context, path, resolved, memories)

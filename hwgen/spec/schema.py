@@ -16,6 +16,7 @@ from hwgen.spec.fields import (
     ReservedName,
     kind_of,
 )
+from hwgen.spec.nan import NanRule
 from hwgen.spec.schema_processor import ProcessorSchema, SharedBy, Template
 from hwgen.spec.schema_synchronization import AnySynchronization
 
@@ -352,6 +353,10 @@ class IntrinsicSchema(Model):
         examples=[{"dst": {"memory": "acc"}, "src": {"memory": "inp"}}]
     )
     """Where each operand of the semantics lives."""
+    nan: NanRule = "propagate"
+    """What `max(a, b)` and `min(a, b)` of floats give where an operand is NaN; `c max= x` is
+    `c = max(c, x)`. `propagate`: NaN, as the language has it. `second`: b, whichever is NaN.
+    `number`: the other one. `any`: nothing is said of it. See "NaN" in docs/spec.md."""
     temporaries: dict[Name, Dtype] = Field(default={}, examples=[{"t": "int32"}])
     """Values that statements hand to later ones and that are stored nowhere, with their types."""
     loops: dict[Name, LoopSchema] = Field(default={})

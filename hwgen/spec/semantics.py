@@ -25,6 +25,7 @@ from hwgen.spec.expression import (
 )
 from hwgen.spec.hardware import Immediate, Operand
 from hwgen.spec.memory import Access as AccessKind
+from hwgen.spec.nan import NanRule, has_extreme, with_nan
 from hwgen.spec.schema import IntrinsicSchema
 from hwgen.spec.source import FieldPath
 from hwgen.spec.suggest import suggestion
@@ -310,16 +311,19 @@ def _moved(statement: Assign, indices: Mapping[str, Indices]) -> Assign:
     return Assign(moved(statement.target), statement.op, value)
 
 
-def check_types(
+def executed(
     context: Context,
+    path: FieldPath,
     semantics: Semantics,
     operands: tuple[Operand, ...],
     immediates: tuple[Immediate, ...],
-) -> None:
-    """Check the statements' types.
+    rule: NanRule,
+) -> tuple[Assign, ...]:
+    """The statements as the hardware executes them, their types checked. `rule`: what `max` and
+    `min` give of a NaN.
 
     Raises:
-        HwgenError: H119.
+        HwgenError: H119 types, H158 a rule for statements without `max` and `min` of floats.
     """
     dtypes = {o.name: o.dtype for o in operands} | {i.name: i.dtype for i in immediates}
 
@@ -336,3 +340,10 @@ def check_types(
             raise context.error(
                 "H119", problem.message, where, found=problem.found, repair=problem.repair
             ) from problem
+    if rule != "propagate" and not any(has_extreme(x, type_of) for x in semantics.statements):
+        raise context.error(
+            "H158", "`nan` says nothing here: no maximum or minimum of floats", (*path, "nan"),
+            found="; ".join(map(str, semantics.statements)),
+            allowed="intrinsics with max, min or clip of floats", repair="remove `nan`",
+        )  # fmt: skip
+    return tuple(with_nan(x, rule, type_of) for x in semantics.statements)

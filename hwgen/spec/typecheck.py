@@ -35,6 +35,8 @@ LARGEST = {
     "float32": float.fromhex("0x1.fffffep127"), "float64": float.fromhex("0x1.fffffffffffffp1023"),
 }  # fmt: skip
 """The greatest finite number of each type of floats."""
+SMALLEST = {"float16": 2.0**-25, "bfloat16": 2.0**-134, "float32": 2.0**-150, "float64": 2.0**-1074}
+"""Half the smallest positive number: what rounding to a subnormal may lose."""
 
 _COMPUTED = ("int32", "uint32", "int64", "float32", "float64")
 """The types in which values are computed, as C ranks them."""

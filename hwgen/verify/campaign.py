@@ -31,11 +31,13 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One example. `message`: the reason of a refusal or failure."""
+    """One example. `message`: the reason of a refusal or failure; `vacuous`: no element of its
+    results could be compared."""
 
     verdict: Verdict
     message: str = ""
     used_c: bool = False
+    vacuous: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +52,14 @@ class Failure:
 @dataclass(slots=True)
 class Result:
     """One workload's examples. `reason`: why the chip refused the first that it refused;
-    `runnable`: whether it can run the workload as its file has it."""
+    `vacuous`: those passed of which nothing could be compared; `runnable`: whether it can run the
+    workload as its file has it."""
 
     workload: str
     passed: int = 0
     refused: int = 0
     c_runs: int = 0
+    vacuous: int = 0
     reason: str = ""
     runnable: bool = True
     failure: Failure | None = None
@@ -71,8 +75,10 @@ class CampaignReport:
 
     @property
     def ok(self) -> bool:
-        """Whether something passed and nothing failed."""
-        return all(r.failure is None for r in self.results) and any(r.passed for r in self.results)
+        """Whether something was compared and nothing failed."""
+        return all(r.failure is None for r in self.results) and any(
+            r.passed > r.vacuous for r in self.results
+        )
 
 
 @dataclass
@@ -149,7 +155,7 @@ class Runner:
                 verdict = "failed" if defect else "refused"
                 return Outcome(verdict, str(error))
             inputs = draw_inputs(workload, case.seed, case.style)
-            examine(compilation, inputs)
+            passed = examine(compilation, inputs)
             with_c = case.use_c and (bool(hardware.units) or runs_here(hardware))
             if with_c:
                 examine(compilation, inputs, "c", build_in_turn(case.seed))
@@ -158,7 +164,7 @@ class Runner:
         except Exception as error:  # Any crash on a valid example is a finding too.
             text = " ".join(str(error).split())[:300]
             return Outcome("failed", f"{type(error).__name__}: {text}")
-        return Outcome("passed", used_c=with_c)
+        return Outcome("passed", used_c=with_c, vacuous=passed.comparison.vacuous)
 
     def fit(self, case: Case, open_choices: Choices) -> Case | None:
         """The case with its extents halved until it is quick, None where its sizes are invalid."""
@@ -275,6 +281,7 @@ def _count(result: Result, outcome: Outcome) -> None:
     if outcome.verdict == "passed":
         result.passed += 1
         result.c_runs += outcome.used_c
+        result.vacuous += outcome.vacuous
     elif outcome.verdict == "refused":
         result.refused += 1
         result.reason = result.reason or outcome.message

@@ -105,8 +105,8 @@ def catch(
     from hwgen.model.redundancy import check_minimal
     from hwgen.model.reference import run_reference
     from hwgen.verify.check_program import check_program
+    from hwgen.verify.compare import unexplained
     from hwgen.verify.data import first_difference
-    from hwgen.verify.rounding import unexplained
 
     shapes = {t.name: t.shape for t in workload.outputs}
     try:

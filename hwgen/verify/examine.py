@@ -10,7 +10,9 @@ from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import AS_FOUND, Build
 from hwgen.model.numeric import Array
 from hwgen.spec.shown import Brief
+from hwgen.verify.compare import Comparison, compare, least_compared
 from hwgen.verify.room import check_room
+from hwgen.verify.rounding import Leeway
 
 if TYPE_CHECKING:
     from hwgen.codegen.lower.program import Lowered
@@ -34,22 +36,18 @@ CHECKED_STEPS = 10_000
 @dataclass(frozen=True, slots=True, repr=False)
 class Examination(Brief):
     """A kernel that passed; `functional` is None where the C ran instead of the simulator, `ran_c`
-    says whether it ran."""
+    says whether it ran. `comparison`: of all runs, the one of which least could be compared."""
 
     outputs: dict[str, Array]
+    comparison: Comparison
     ran_c: bool
     functional: FunctionalResult | None
     timing: TimingResult
     bound: Bound
 
     def brief(self) -> str:
-        return passed_brief(self.outputs, self.functional is not None, self.ran_c)
-
-
-def passed_brief(outputs: Mapping[str, Array], simulated: bool, ran_c: bool) -> str:
-    """What was compared, and who computed it."""
-    runners = ["the simulator"] * simulated + ["the emitted C"] * ran_c
-    return f"{', '.join(outputs)} equal to the reference, computed by {' and '.join(runners)}"
+        runners = ["the simulator"] * (self.functional is not None) + ["the emitted C"] * self.ran_c
+        return f"{self.comparison.verdict()}, computed by {' and '.join(runners)}"
 
 
 def compile_ranked(
@@ -145,19 +143,21 @@ def examine(
     check_synchronisation(c.program, c.hardware)
     functional: FunctionalResult | None = None
     expected = run_reference(c.workload, inputs)
-    rescaled = rescaled_terms(c.lowering)
+    any_nan = any(i.nan == "any" for i in c.hardware.intrinsics)
+    leeway = Leeway(rescaled_terms(c.lowering), any_nan)
     outputs: dict[str, Array] = {}
+    runs: list[Comparison] = []
     if engine != "c":
         from hwgen.model.functional import run
 
         shapes = {t.name: t.shape for t in c.workload.outputs}
         functional = run(c.program, c.hardware, inputs, shapes=shapes)
         outputs = functional.outputs
-        check_outputs(c.workload, inputs, outputs, expected, "the kernel", rescaled)
+        runs.append(check_outputs(c.workload, inputs, outputs, expected, "the kernel", leeway))
     ran_c = engine == "c" or (engine == "both" and runs_here(c.hardware))
     if ran_c:
         outputs = compile_native(c.source, c.hardware, build).run(inputs)
-        check_outputs(c.workload, inputs, outputs, expected, "the emitted C", rescaled)
+        runs.append(check_outputs(c.workload, inputs, outputs, expected, "the emitted C", leeway))
     timing = c.timing
     bound = c.bound
     if timing.cycles < bound.cycles:
@@ -168,7 +168,7 @@ def examine(
             allowed=f"at least {bound.cycles:,}",
             repair="report this command: the timing model or the bound is wrong",
         )
-    return Examination(outputs, ran_c, functional, timing, bound)
+    return Examination(outputs, least_compared(runs), ran_c, functional, timing, bound)
 
 
 def check_outputs(
@@ -177,17 +177,15 @@ def check_outputs(
     outputs: Mapping[str, Array],
     expected: Mapping[str, Array],
     runner: str,
-    rescaled: Mapping[str, int] | None = None,
-) -> None:
-    """Compare what `runner` computed with the reference; `rescaled`: by tensor of terms, how often
-    sums of them were rescaled.
+    leeway: Leeway,
+) -> Comparison:
+    """Compare what `runner` computed with the reference.
 
     Raises:
         HwgenError: H790 a difference.
     """
-    from hwgen.verify.rounding import unexplained
-
-    difference = unexplained(workload, inputs, outputs, expected, rescaled)
+    found = compare(workload, inputs, outputs, expected, leeway)
+    difference = found.difference
     if difference is not None:
         raise HwgenError(
             "H790",
@@ -197,6 +195,7 @@ def check_outputs(
             "rounding in another order explains",
             repair="report this command: the compiler or its model is wrong",
         )
+    return found
 
 
 def rescaled_terms(lowering: Lowered) -> dict[str, int]:

@@ -5,12 +5,17 @@ Numerical Algorithms" (2nd ed., ch. 3 and 4.3): each operation adds half a unit 
 of its result to what its operands bring; a sum of n terms, in any order, at most (n - 1) times
 that of the sum of magnitudes. So kernels may add in another order than the reference, and no
 tolerance is chosen by hand.
+
+There is no bound where a value within the error is one at which an operation leaps: zero for a
+division, less than zero for a root, the largest number for a sum in another order. Such an error is
+infinite. Infinities and NaN that any order gives are certain: their error is 0. The sign of a zero
+is no part of a result, so neither is that of the infinity that one is divided into.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import product
 
 import numpy as np
@@ -28,11 +33,11 @@ from hwgen.spec.expression import (
     Name,
     Unary,
     names,
+    parts,
     tensors_of,
 )
-from hwgen.spec.typecheck import dtype_of, integer_range, is_float, promoted
+from hwgen.spec.typecheck import SMALLEST, dtype_of, integer_range, is_float, promoted
 from hwgen.spec.workload import Statement, Workload
-from hwgen.verify.data import Difference, first_difference
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -40,9 +45,6 @@ Grids = Mapping[str, Integers]
 
 UNIT = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "float64": 2.0**-53}
 """Half a unit in the last place of 1."""
-
-SMALLEST = {"float16": 2.0**-25, "bfloat16": 2.0**-134, "float32": 2.0**-150, "float64": 2.0**-1075}
-"""Half the smallest positive number: what rounding to a subnormal may lose."""
 
 OVERFLOW = {
     "float16": 65520.0, "bfloat16": float.fromhex("0x1.ffp127"),
@@ -59,18 +61,39 @@ POINTS = 1 << 21
 
 @dataclass(frozen=True)
 class Bounded:
-    """Values near the exact ones and how far results may be from them."""
+    """Values near the exact ones and how far results may be from them: infinite where there is no
+    bound. Of certain infinities and NaN it is 0."""
 
     value: Floats
     error: Floats
 
 
+@dataclass(frozen=True)
+class Leeway:
+    """How a kernel may differ from the reference besides rounding. `rescaled`: by tensor of terms,
+    how often sums of them may have been rescaled; `any_nan`: whether the chip says nothing of
+    the maximum and minimum of a NaN."""
+
+    rescaled: Mapping[str, int] = field(default_factory=dict[str, int])
+    any_nan: bool = False
+
+
+NO_LEEWAY = Leeway()
+
+
 def rounding_bounds(
-    workload: Workload, inputs: Mapping[str, Array], rescaled: Mapping[str, int] | None = None
+    workload: Workload, inputs: Mapping[str, Array], leeway: Leeway = NO_LEEWAY
 ) -> dict[str, Bounded]:
-    """For each output that depends on floats, values and a bound of a correct kernel's distance;
-    `rescaled`: by tensor of terms, how often sums of them may have been rescaled."""
-    blocks = rescaled or {}
+    """For each output that depends on floats, values and a bound of a correct kernel's distance."""
+    return analysed(workload, inputs, leeway)[0]
+
+
+@np.errstate(all="ignore")
+def analysed(
+    workload: Workload, inputs: Mapping[str, Array], leeway: Leeway = NO_LEEWAY
+) -> tuple[dict[str, Bounded], dict[str, str]]:
+    """The bounds, and for each tensor with elements that have none the operation that leaps."""
+    blocks = leeway.rescaled
     coarsest = max((UNIT.get(t.dtype, 0.0) for t in workload.tensors), default=0.0)
     known = run_reference(workload, inputs, intermediates=True)
     tensors: dict[str, Bounded] = {}
@@ -79,15 +102,20 @@ def rounding_bounds(
         value = load(array, tensor.dtype).array.astype(np.float64)
         tensors[tensor.name] = Bounded(value, np.zeros_like(value))
     inexact: set[str] = set()
+    leaps: dict[str, str] = {}
     for statement in workload.statements:
         target = statement.target.tensor
         reads = tensors_of(statement.value)
         if is_float(workload.tensor[target].dtype) or not inexact.isdisjoint(reads):
-            _Analysis(workload, statement, tensors).run()
+            analysis = _Analysis(workload, statement, tensors, any_nan=leeway.any_nan)
+            analysis.run()
             inexact.add(target)
+            known = [leaps[n] for n in reads if n in leaps]
+            if reason := next(iter([*analysis.leaps, *known]), ""):
+                leaps.setdefault(target, reason)
         if target in blocks:
             tensors[target] = _rescaled(tensors[target], blocks[target], coarsest)
-    return {t.name: tensors[t.name] for t in workload.outputs if t.name in inexact}
+    return {t.name: tensors[t.name] for t in workload.outputs if t.name in inexact}, leaps
 
 
 def _rescaled(terms: Bounded, blocks: int, unit: float) -> Bounded:
@@ -100,11 +128,10 @@ def _rescaled(terms: Bounded, blocks: int, unit: float) -> Bounded:
     other. What is below the smallest number is lost, at most once a block.
     """
     each = (2 * LIBRARY_ULPS + 2) * unit
-    with np.errstate(all="ignore"):
-        relative = float(np.expm1(blocks * np.log1p(each)))
-        least = blocks * max(SMALLEST[d] for d, u in UNIT.items() if u == unit)
-        more = relative * (np.abs(terms.value) + terms.error) + least
-    return Bounded(terms.value, terms.error + more)
+    relative = float(np.expm1(blocks * np.log1p(each)))
+    least = blocks * max(SMALLEST[d] for d, u in UNIT.items() if u == unit)
+    more = relative * (np.abs(terms.value) + terms.error) + least
+    return _settled(terms.value, terms.error + more)
 
 
 @dataclass
@@ -112,6 +139,8 @@ class _Analysis:
     workload: Workload
     statement: Statement
     tensors: dict[str, Bounded]
+    any_nan: bool
+    leaps: list[str] = field(default_factory=list[str])
 
     def run(self) -> None:
         """Replace the target's elements by what the statement gives."""
@@ -157,7 +186,8 @@ class _Analysis:
             axis = [highs[d] - lows[d] if i == d else 1 for i in range(len(loops))]
             grids[name] = np.reshape(np.arange(lows[d], highs[d], dtype=np.int64), axis)
         grids |= {n: np.full((1,) * len(loops), i, dtype=np.int64) for n, i in at.items()}
-        found = self._evaluate(self.statement.value, grids)
+        summed = self.statement.op == "+="
+        found = (self._addend if summed else self._evaluate)(self.statement.value, grids)
         v = np.broadcast_to(found.value, shape)
         e = np.broadcast_to(found.error, shape)
         dtype = self.workload.tensor[self.statement.target.tensor].dtype
@@ -167,18 +197,21 @@ class _Analysis:
             case "+=":
                 # Besides the additions, each term may be rounded once more where it is stored.
                 unit, least = UNIT.get(dtype, 0.0), SMALLEST.get(dtype, 0.0)
-                most = (np.abs(v) + e).sum(axes)
+                most = np.where(np.isfinite(v), np.abs(v) + e, e).sum(axes)
                 lost = terms * unit * most + terms * least
                 # Past the largest value, what a part of the sum becomes depends on the order.
                 lost = np.where(most < OVERFLOW.get(dtype, np.inf), lost, np.inf)
                 v, e = v.sum(axes), e.sum(axes) + lost
-            case "max=":
-                v, e = v.max(axes, initial=-np.inf), e.max(axes, initial=0)
-            case "min=":
-                v, e = v.min(axes, initial=np.inf), e.max(axes, initial=0)
+            case "max=" | "min=":
+                if self.any_nan:
+                    e = np.where(np.isnan(v), np.inf, e)
+                greatest = self.statement.op == "max="
+                v = v.max(axes, initial=-np.inf) if greatest else v.min(axes, initial=np.inf)
+                e = e.max(axes, initial=0)
             case "=":
                 pass
-        rounded = _rounded(Bounded(v, e), dtype)
+        rounded = _rounded(_settled(v, e), dtype)
+        self._note(str(self.statement), rounded, [found])
         written = {n: np.reshape(grids[n], grids[n].shape[: len(outer)]) for n, _ in outer}
         place = tuple(
             np.broadcast_to(self._index(i, written), shape[: len(outer)])
@@ -206,6 +239,23 @@ class _Analysis:
     def _type_of(self, node: Access | Name) -> str:
         return self.workload.tensor[node.tensor].dtype if isinstance(node, Access) else "int32"
 
+    def _note(self, text: str, found: Bounded, given: Sequence[Bounded]) -> None:
+        """Keep the first operations that have no bound though what they are given has."""
+        if np.isinf(found.error).any() and not any(np.isinf(g.error).any() for g in given):
+            self.leaps.append(text)
+
+    def _addend(self, expr: Expr, grids: Grids) -> Bounded:
+        """A term of a sum. A product may be added without being rounded before, so that where it
+        passes the largest number, the sum may not."""
+        found = self._evaluate(expr, grids)
+        if not (isinstance(expr, Binary) and expr.op == "*" and np.isinf(found.value).any()):
+            return found
+        finite = [np.isfinite(self._evaluate(x, grids).value) for x in (expr.left, expr.right)]
+        passes = np.isinf(found.value) & finite[0] & finite[1]
+        unsure = Bounded(found.value, np.where(passes, np.inf, found.error))
+        self._note(str(expr), unsure, [found])
+        return unsure
+
     def _evaluate(self, expr: Expr, grids: Grids) -> Bounded:
         """Values and errors of an expression over a grid of points."""
         match expr:
@@ -222,93 +272,137 @@ class _Analysis:
                     for i, n in zip(indices, shape, strict=True)
                 )
                 return Bounded(held.value[at], held.error[at])
-            case Cast(dtype, operand):
-                inner = self._evaluate(operand, grids)
-                return _rounded(inner, dtype) if is_float(dtype) else _truncated(inner, dtype)
-            case Unary("-", operand):
-                inner = self._evaluate(operand, grids)
-                return Bounded(-inner.value, inner.error)
-            case Unary(_, operand):
-                inner = self._evaluate(operand, grids)
-                return Bounded((inner.value == 0).astype(np.float64), _doubt(inner))
-            case Call("select", (condition, yes, no)):
-                return self._select(condition, yes, no, grids)
-            case Call(function, arguments):
-                given = [self._evaluate(a, grids) for a in arguments]
-                return self._called(expr, function, given)
-            case Binary(op, left, right):
-                a, b = self._evaluate(left, grids), self._evaluate(right, grids)
-                return self._binary(expr, op, a, b)
+            case Binary(("+" | "-"), left, right):
+                given = [self._addend(left, grids), self._addend(right, grids)]
+            case _:
+                given = [self._evaluate(part, grids) for part in parts(expr)]
+        found = self._applied(expr, given)
+        self._note(str(expr), found, given)
+        return found
 
-    def _select(self, condition: Expr, yes: Expr, no: Expr, grids: Grids) -> Bounded:
-        chosen = self._evaluate(condition, grids)
-        a, b = self._evaluate(yes, grids), self._evaluate(no, grids)
-        holds = chosen.value != 0
-        error = np.where(holds, a.error, b.error)
-        either = np.maximum(a.error, b.error) + np.abs(a.value - b.value)
-        return Bounded(np.where(holds, a.value, b.value), np.where(chosen.error > 0, either, error))
+    def _applied(self, expr: Expr, given: list[Bounded]) -> Bounded:
+        """The outermost operation of an expression on the values and errors of its parts."""
+        match expr, given:
+            case Cast(dtype, operand), [inner]:
+                if is_float(dtype):
+                    return _rounded(inner, dtype)
+                whole = not is_float(self._dtype(operand))
+                return (_wrapped if whole else _truncated)(inner, dtype)
+            case Unary("-", _), [inner]:
+                return Bounded(-inner.value, inner.error)
+            case Unary(), [inner]:
+                return Bounded((inner.value == 0).astype(np.float64), _doubt(inner))
+            case Call("select", _), [condition, yes, no]:
+                return _selected(condition, yes, no)
+            case Call(function, _), _:
+                return self._called(expr, function, given)
+            case Binary(op, _, _), [a, b]:
+                return self._binary(expr, op, a, b)
+            case _:
+                raise AssertionError(f"{expr} has other parts")
 
     def _called(self, expr: Expr, function: str, given: list[Bounded]) -> Bounded:
         a = given[0]
-        if function in ("min", "max", "clip"):
+        if function in _EXTREMES:
             value = _EXTREMES[function](*(x.value for x in given))
             error = a.error
             for x in given[1:]:
                 error = np.maximum(error, x.error)
-            return Bounded(value, error)
+            if self.any_nan:
+                error = np.where(np.isnan(value), np.inf, error)
+            return _settled(value, error)
         if function == "abs":
             return Bounded(np.abs(a.value), a.error)
         if function in _STEPS:
             return Bounded(_STEPS[function](a.value), np.where(a.error > 0, a.error + 1, 0.0))
-        plain, slope = _FUNCTIONS[function]
-        with np.errstate(all="ignore"):
-            value = plain(a.value)
-            error = slope(a.value, a.error) * a.error
+        plain, slope, domain = _FUNCTIONS[function]
+        value = plain(a.value)
+        error = np.where(a.error > 0, slope(a.value, a.error) * a.error, 0.0)
+        # Less than a function is defined for; and where it leaps, or might be given less.
+        outside = a.value + a.error < 0
+        error = np.where((a.value - a.error < 0) & ~outside & domain, np.inf, error)
+        if function == "rsqrt":
+            error = np.where(a.value == 0, np.inf, error)
         dtype = promoted(self._dtype(expr))
         own = 2 * LIBRARY_ULPS * UNIT[dtype] * (np.abs(value) + error) + SMALLEST[dtype]
-        return Bounded(value, error + own)
+        return _held(_settled(value, error + np.where(np.isfinite(value), own, 0.0)), dtype)
 
     def _binary(self, expr: Expr, op: str, a: Bounded, b: Bounded) -> Bounded:
+        either = a.error + b.error
         if op in _COMPARISONS:
-            near = np.abs(a.value - b.value) <= a.error + b.error
-            doubt = np.where(near & (a.error + b.error > 0), 1.0, 0.0)
+            near = np.isinf(either) | (np.abs(a.value - b.value) <= either)
+            doubt = np.where(near & (either > 0), 1.0, 0.0)
             return Bounded(_COMPARISONS[op](a.value, b.value).astype(np.float64), doubt)
         if op in ("and", "or"):
             x, y = a.value != 0, b.value != 0
             value = np.logical_and(x, y) if op == "and" else np.logical_or(x, y)
             return Bounded(value.astype(np.float64), np.maximum(a.error, b.error))
-        if op in ("+", "-"):
-            value = a.value + b.value if op == "+" else a.value - b.value
-            error = a.error + b.error
-        elif op == "*":
-            value = a.value * b.value
-            error = np.abs(a.value) * b.error + np.abs(b.value) * a.error + a.error * b.error
-        elif op == "/":
-            with np.errstate(all="ignore"):
-                value = a.value / b.value
-                least = np.abs(b.value) - b.error
-                error = np.where(least > 0, (a.error + np.abs(value) * b.error) / least, np.inf)
-                error = np.where(a.error + b.error > 0, error, 0.0)
-        else:
-            value = _INTEGER[op](a.value, b.value)
-            reach = _reach(op, a, b)
-            return Bounded(value, np.where(a.error + b.error > 0, reach, 0.0))
-        dtype = promoted(self._dtype(expr))
-        return _rounded(Bounded(value, error), dtype)
+        match op:
+            case "+" | "-":
+                value, error = a.value + b.value if op == "+" else a.value - b.value, either
+            case "*":
+                value, error = a.value * b.value, _error_of_product(a, b)
+            case "/":
+                value, error = a.value / b.value, _error_of_quotient(a, b)
+            case _:
+                value = _INTEGER[op](a.value, b.value)
+                error = np.where(either > 0, _reach(op, a, b), 0.0)
+        return _rounded(_settled(value, error), promoted(self._dtype(expr)))
+
+
+def _settled(value: Floats, error: Floats) -> Bounded:
+    """A value whose infinities and NaN are certain where its error is finite."""
+    error = np.where(np.isnan(error), np.inf, error)
+    return Bounded(value, np.where(np.isfinite(value) | np.isinf(error), error, 0.0))
+
+
+def _error_of_product(a: Bounded, b: Bounded) -> Floats:
+    error = np.abs(a.value) * b.error + np.abs(b.value) * a.error + a.error * b.error
+    # Infinity times a number has the number's sign, and times zero is NaN.
+    signs = np.isfinite(a.error) & np.isfinite(b.error)
+    for x in (a, b):
+        signs = signs & ((x.error == 0) | (np.abs(x.value) > x.error))
+    odd = ~(np.isfinite(a.value) & np.isfinite(b.value))
+    error = np.where(odd, np.where(signs, 0.0, np.inf), error)
+    return np.where(_certain_nan(a) | _certain_nan(b), 0.0, error)
+
+
+def _error_of_quotient(a: Bounded, b: Bounded) -> Floats:
+    value, least = a.value / b.value, np.abs(b.value) - b.error
+    error = (a.error + np.abs(value) * b.error) / least
+    exact = a.error + b.error == 0
+    # Infinity by a number that is not zero, whose sign is therefore known.
+    known = exact | (~np.isfinite(value) & np.isfinite(a.error))
+    error = np.where(known, 0.0, error)
+    error = np.where(least > 0, error, np.inf)
+    nan = _certain_nan(a) | _certain_nan(b) | (np.isnan(value) & exact)
+    return np.where(nan, 0.0, error)
+
+
+def _certain_nan(a: Bounded) -> npt.NDArray[np.bool_]:
+    return np.isnan(a.value) & np.isfinite(a.error)
+
+
+def _selected(chosen: Bounded, a: Bounded, b: Bounded) -> Bounded:
+    holds = chosen.value != 0
+    same = (a.value == b.value) | (np.isnan(a.value) & np.isnan(b.value))
+    apart = np.where(same, 0.0, np.abs(a.value - b.value))
+    error = np.where(holds, a.error, b.error)
+    either = np.maximum(a.error, b.error) + np.where(np.isnan(apart), np.inf, apart)
+    return Bounded(np.where(holds, a.value, b.value), np.where(chosen.error > 0, either, error))
 
 
 def _reach(op: str, a: Bounded, b: Bounded) -> Floats:
     """How far an operation on integers carries the error of its left operand."""
-    with np.errstate(all="ignore"):
-        match op:
-            case "<<":
-                reach = a.error * 2.0**b.value
-            case ">>":
-                reach = a.error / 2.0**b.value + 1
-            case "//":
-                reach = a.error / np.abs(b.value) + 1
-            case _:
-                reach = np.abs(b.value) + 0.0 * a.error
+    match op:
+        case "<<":
+            reach = a.error * 2.0**b.value
+        case ">>":
+            reach = a.error / 2.0**b.value + 1
+        case "//":
+            reach = a.error / np.abs(b.value) + 1
+        case _:
+            reach = np.abs(b.value) + 0.0 * a.error
     return np.where(b.error > 0, np.inf, reach)
 
 
@@ -321,23 +415,38 @@ def _rounded(a: Bounded, dtype: str) -> Bounded:
     """A value rounded to a type once; an integer is what it is."""
     if dtype not in UNIT:
         return a
-    with np.errstate(all="ignore"):
-        error = a.error + UNIT[dtype] * (np.abs(a.value) + a.error) + SMALLEST[dtype]
-        least, most = np.abs(a.value) - error, np.abs(a.value) + error
-        value = np.where(least >= OVERFLOW[dtype], np.copysign(np.inf, a.value), a.value)
-    error = np.where(most >= OVERFLOW[dtype], np.inf, error)
-    return Bounded(value, np.where(np.isfinite(value), error, 0.0))
+    error = a.error + UNIT[dtype] * (np.abs(a.value) + a.error) + SMALLEST[dtype]
+    finite = np.isfinite(a.value)
+    return _held(Bounded(a.value, np.where(finite, error, a.error)), dtype)
+
+
+def _held(a: Bounded, dtype: str) -> Bounded:
+    """A value in a type that has a largest number."""
+    least, most = np.abs(a.value) - a.error, np.abs(a.value) + a.error
+    passes = least >= OVERFLOW[dtype]
+    value = np.where(passes, np.copysign(np.inf, a.value), a.value)
+    error = np.where((most >= OVERFLOW[dtype]) & np.isfinite(a.value), np.inf, a.error)
+    return Bounded(value, np.where(passes, 0.0, error))
 
 
 def _truncated(a: Bounded, dtype: str) -> Bounded:
-    """A value as an integer: cut towards zero, and wrapped where it does not fit."""
+    """A float as an integer: cut towards zero, at most as large as the type's ends; NaN is 0."""
     low, high = integer_range(dtype)
-    value, error = np.trunc(a.value), np.where(a.error > 0, a.error + 1, 0.0)
+    whole = np.trunc(np.where(np.isnan(a.value), 0.0, a.value))
+    value = np.minimum(np.maximum(whole, low), high)
+    return Bounded(value, np.where(a.error > 0, a.error + 1, 0.0))
+
+
+def _wrapped(a: Bounded, dtype: str) -> Bounded:
+    """An integer in a type that does not hold all: its low bits."""
+    low, high = integer_range(dtype)
     span = float(high) - low + 1
-    wrapped = np.where((value < low) | (value > high), np.mod(value - low, span) + low, value)
+    wrapped = np.where(
+        (a.value < low) | (a.value > high), np.mod(a.value - low, span) + low, a.value
+    )
     # Within reach of an end, the value may as well come out at the other one.
-    near = (wrapped - error < low) | (wrapped + error > high)
-    return Bounded(wrapped, np.where(near & (error > 0), np.inf, error))
+    near = (wrapped - a.error < low) | (wrapped + a.error > high)
+    return Bounded(wrapped, np.where(near & (a.error > 0), np.inf, a.error))
 
 
 def _doubt(a: Bounded) -> Floats:
@@ -366,53 +475,14 @@ def _sigmoid(x: Floats) -> Floats:
     return 1.0 / (1.0 + np.exp(-x))
 
 
-# The steepest slope within the error of a point bounds what the argument's error makes.
-_FUNCTIONS: dict[str, tuple[Callable[[Floats], Floats], Callable[[Floats, Floats], Floats]]] = {
-    "exp": (np.exp, lambda x, e: np.exp(x + e)),
-    "log": (np.log, lambda x, e: 1.0 / np.maximum(x - e, 0.0)),
-    "sqrt": (np.sqrt, lambda x, e: 0.5 / np.sqrt(np.maximum(x - e, 0.0))),
-    "rsqrt": (lambda x: 1.0 / np.sqrt(x), lambda x, e: 0.5 * np.maximum(x - e, 0.0) ** -1.5),
-    "tanh": (np.tanh, lambda x, _: np.ones_like(x)),
-    "sigmoid": (_sigmoid, lambda x, _: np.full_like(x, 0.25)),
+# The steepest slope within the error of a point bounds what the argument's error makes. True: it
+# is NaN below 0.
+_Function = tuple[Callable[[Floats], Floats], Callable[[Floats, Floats], Floats], bool]
+_FUNCTIONS: dict[str, _Function] = {
+    "exp": (np.exp, lambda x, e: np.exp(x + e), False),
+    "log": (np.log, lambda x, e: 1.0 / np.maximum(x - e, 0.0), True),
+    "sqrt": (np.sqrt, lambda x, e: 0.5 / np.sqrt(np.maximum(x - e, 0.0)), True),
+    "rsqrt": (lambda x: 1.0 / np.sqrt(x), lambda x, e: 0.5 * np.maximum(x - e, 0.0) ** -1.5, True),
+    "tanh": (np.tanh, lambda x, _: np.ones_like(x), False),
+    "sigmoid": (_sigmoid, lambda x, _: np.full_like(x, 0.25), False),
 }
-
-
-def outside(found: Array, dtype: str, expected: Bounded) -> npt.NDArray[np.bool_]:
-    """Where a result is further from the exact value than rounding explains."""
-    value = load(found, dtype).array.astype(np.float64)
-    with np.errstate(all="ignore"):
-        far = ~(np.abs(value - expected.value) <= expected.error)
-    same = (value == expected.value) | (np.isnan(value) & np.isnan(expected.value))
-    return far & ~same & np.isfinite(expected.error)
-
-
-def unexplained(
-    workload: Workload,
-    inputs: Mapping[str, Array],
-    outputs: Mapping[str, Array],
-    reference: Mapping[str, Array],
-    rescaled: Mapping[str, int] | None = None,
-) -> Difference | None:
-    """The first difference from the reference that rounding does not explain; `rescaled`: as for
-    `rounding_bounds`."""
-    difference = first_difference(outputs, reference)
-    if difference is None:
-        return None
-    bounds = rounding_bounds(workload, inputs, rescaled)
-    for name, right in reference.items():
-        left, dtype = outputs.get(name), workload.tensor[name].dtype
-        if left is None or left.shape != right.shape or left.dtype != right.dtype:
-            return difference
-        if name not in bounds:
-            found = first_difference({name: left}, {name: right})
-            if found is not None:
-                return found
-            continue
-        # A reference outside of the bound would show that the bound is wrong.
-        far = outside(left, dtype, bounds[name]) | outside(right, dtype, bounds[name])
-        if far.any():
-            where = tuple(int(i) for i in np.unravel_index(int(np.argmax(far)), far.shape))
-            expected = f"{right[where]} +- {bounds[name].error[where]:.3g}"
-            count = int(np.count_nonzero(far))
-            return Difference(name, where, str(left[where]), expected, count, right.size)
-    return None

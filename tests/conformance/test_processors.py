@@ -14,9 +14,9 @@ from hwgen.passes.nest_pipeline import NestCompilation, compile_nest
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.spec.workload import Workload
+from hwgen.verify.compare import unexplained
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
-from hwgen.verify.rounding import unexplained
 from tests.samples import ROOT, WORKLOADS
 from tests.sampling import THOROUGH
 from tests.shim.cuda import device

@@ -7,15 +7,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from hwgen.errors import HwgenError
+from hwgen.model.c_compiler import Build, build_in_turn
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.verify.chips.examine import REFUSALS
 from hwgen.verify.natural.draft import numbers_of
 from hwgen.verify.natural.families import Natural, natural_workload
 from hwgen.verify.processes import each
+
+if TYPE_CHECKING:
+    from hwgen.verify.data import Style
+    from hwgen.verify.examine import Engine, Examination
 
 BATCH = 10
 """Workloads that a process takes at a time."""
@@ -28,20 +33,30 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a workload. `code` and `message`: of the refusal, or of what is wrong."""
+    """What became of a workload. `code` and `message`: of the refusal, or of what is wrong;
+    `ran_c`: the emitted C ran too; `unbounded`: not all elements were compared; `vacuous`: none
+    was."""
 
     workload: Natural
     verdict: Verdict
     code: str = ""
     message: str = ""
+    ran_c: bool = False
+    unbounded: bool = False
+    vacuous: bool = False
 
 
 @dataclass(slots=True)
 class ChipTally:
-    """One chip's workloads. `families`: how many were drawn and how many ran, by family."""
+    """One chip's workloads. `families`: how many were drawn and how many ran, by family; `c_runs`:
+    how many ran as emitted C too; `unbounded`: of how many not all elements were compared, and
+    `vacuous`: none."""
 
     chip: Path
     ran: int = 0
+    c_runs: int = 0
+    unbounded: int = 0
+    vacuous: int = 0
     drawn: Counter[str] = field(default_factory=Counter[str])
     families: Counter[str] = field(default_factory=Counter[str])
     codes: Counter[str] = field(default_factory=Counter[str])
@@ -52,6 +67,9 @@ class ChipTally:
         """Count one workload."""
         family = outcome.workload.family
         self.drawn[family] += 1
+        self.c_runs += outcome.ran_c
+        self.unbounded += outcome.unbounded
+        self.vacuous += outcome.vacuous
         match outcome.verdict:
             case "equal":
                 self.ran += 1
@@ -78,16 +96,28 @@ class ChipTally:
 
 
 @dataclass(frozen=True, slots=True)
+class Runs:
+    """How kernels run. `data`: how floats are drawn; `engine`: who runs them."""
+
+    data: Style = "small"
+    engine: Engine = "python"
+
+
+AS_ALWAYS = Runs()
+
+
+@dataclass(frozen=True, slots=True)
 class NaturalReport:
-    """A campaign's result, chip by chip."""
+    """A campaign's result, chip by chip. `runs`: how its kernels ran."""
 
     seed: int
     chips: tuple[ChipTally, ...]
+    runs: Runs = AS_ALWAYS
 
     @property
     def ok(self) -> bool:
-        """Whether something ran and nothing was wrong."""
-        return any(c.ran for c in self.chips) and not any(c.wrong for c in self.chips)
+        """Whether something was compared and nothing was wrong."""
+        return any(c.ran > c.vacuous for c in self.chips) and not any(c.wrong for c in self.chips)
 
 
 def natural_campaign(
@@ -95,6 +125,7 @@ def natural_campaign(
     count: int,
     seed: int,
     *,
+    runs: Runs = AS_ALWAYS,
     processes: int = 1,
     progress: Progress | None = None,
 ) -> NaturalReport:
@@ -106,19 +137,19 @@ def natural_campaign(
     for chip in chips:
         _loaded(chip)
     work = [
-        (chip, first, min(BATCH, seed + count - first))
+        (chip, first, min(BATCH, seed + count - first), runs)
         for chip in chips
         for first in range(seed, seed + count, BATCH)
     ]
     tallies = {chip: ChipTally(chip) for chip in chips}
     done = 0
-    for (chip, _, _), outcomes in zip(work, each(_work, work, processes), strict=True):
+    for (chip, *_), outcomes in zip(work, each(_work, work, processes), strict=True):
         for outcome in outcomes:
             tallies[chip].note(outcome)
         done += len(outcomes)
         if progress is not None:
             progress(done, count * len(chips))
-    return NaturalReport(seed, tuple(tallies.values()))
+    return NaturalReport(seed, tuple(tallies.values()), runs)
 
 
 @cache
@@ -128,37 +159,50 @@ def _loaded(chip: Path) -> HardwareSpec:
     return load_hardware(chip)
 
 
-def _work(work: tuple[Path, int, int]) -> list[Outcome]:
-    chip, first, count = work
+def _work(work: tuple[Path, int, int, Runs]) -> list[Outcome]:
+    chip, first, count, runs = work
     hardware = _loaded(chip)
     numbers = numbers_of(hardware)
     return [
-        outcome_of(natural_workload(seed, numbers), hardware, seed)
+        outcome_of(natural_workload(seed, numbers), hardware, seed, runs)
         for seed in range(first, first + count)
     ]
 
 
-def outcome_of(natural: Natural, hardware: HardwareSpec, seed: int) -> Outcome:
-    """Compile a workload and run it on data of a seed."""
+def outcome_of(
+    natural: Natural, hardware: HardwareSpec, seed: int, runs: Runs = AS_ALWAYS
+) -> Outcome:
+    """Compile a workload and run it on data of a seed. Emitted C is compiled as users do, in turn
+    by the seed."""
+    build = build_in_turn(seed)
     from hwgen.spec.load import parse_workload
 
     try:
         workload = parse_workload(natural.data, file=f"natural_{seed}.yaml")
-        _run(workload, hardware, seed)
+        passed = _run(workload, hardware, seed, runs, build)
     except HwgenError as error:
-        verdict = "refused" if error.code in REFUSALS else "wrong"
-        return Outcome(natural, verdict, error.code, error.diagnostic.message)
+        if error.code in REFUSALS:
+            return Outcome(natural, "refused", error.code, error.diagnostic.message)
+        how = f"{error.diagnostic.message}: {error.diagnostic.found}; data {runs.data}, seed {seed}"
+        if runs.engine != "python":
+            how = " ".join([f"{how}; C as", *build.variables()])
+        return Outcome(natural, "wrong", error.code, how)
     except Exception as error:  # Any crash on a workload is a finding.
         text = " ".join(str(error).split())[:200]
         return Outcome(natural, "wrong", type(error).__name__, text)
-    return Outcome(natural, "equal")
+    compared = passed.comparison
+    unbounded = any(t.count < t.elements for t in compared.tensors)
+    return Outcome(
+        natural, "equal", ran_c=passed.ran_c, unbounded=unbounded, vacuous=compared.vacuous
+    )
 
 
-def _run(workload: Workload, hardware: HardwareSpec, seed: int) -> None:
+def _run(
+    workload: Workload, hardware: HardwareSpec, seed: int, runs: Runs, build: Build
+) -> Examination:
     from hwgen.verify.data import draw_inputs
-
-    floats = any("float" in t.dtype for t in workload.tensors)
-    inputs = draw_inputs(workload, seed, "small" if floats else "random")
     from hwgen.verify.examine import compile_case, examine
 
-    examine(compile_case(workload, hardware, 0), inputs)
+    floats = any("float" in t.dtype for t in workload.tensors)
+    inputs = draw_inputs(workload, seed, runs.data if floats else "random")
+    return examine(compile_case(workload, hardware, 0), inputs, runs.engine, build)

@@ -27,10 +27,21 @@ class Numbers:
         return "float" in self.wide
 
 
+_OF_PROCESSORS = (
+    Numbers("float32", "float32", "float32"),
+    Numbers("int8", "int32", "int8"),
+    Numbers("float16", "float32", "float16"),
+    Numbers("bfloat16", "float32", "bfloat16"),
+    Numbers("float32", "float64", "float32"),
+    Numbers("uint8", "int32", "uint8"),
+    Numbers("int16", "int64", "int32"),
+)
+
+
 def numbers_of(hardware: HardwareSpec) -> tuple[Numbers, ...]:
     """The kinds of numbers that a chip computes with: what its units load, sum up and store."""
     if not hardware.units:
-        return Numbers("float32", "float32", "float32"), Numbers("int8", "int32", "int8")
+        return _OF_PROCESSORS
     carried: dict[str, list[str]] = {"read": [], "write": []}
     held: list[str] = []
     for operand in (o for i in hardware.intrinsics for o in i.operands):

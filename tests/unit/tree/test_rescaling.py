@@ -21,7 +21,7 @@ from hwgen.spec.expression import Binary, Const, Name
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine, rescaled_terms
-from hwgen.verify.rounding import rounding_bounds
+from hwgen.verify.rounding import Leeway, rounding_bounds
 from tests.sampling import QUICK, examples
 from tests.unit.tree.toy import EXPS, chip, make, start
 
@@ -210,7 +210,7 @@ def test_more_roundings_are_allowed_for_more_blocks() -> None:
     assert rescaled_terms(made.lowering)["e"] == 4
     inputs = draw_inputs(workload, 1)
     plain = rounding_bounds(workload, inputs)["y"].error
-    few, many = (rounding_bounds(workload, inputs, {"e": n})["y"].error for n in (1, 12))
+    few, many = (rounding_bounds(workload, inputs, Leeway({"e": n}))["y"].error for n in (1, 12))
     assert (plain < few).all()
     assert (few < many).all()
     assert (many < 1e-4).all()
