@@ -201,9 +201,10 @@ def ranked_matches(
 
 def _cheapest(equal: Sequence[Match], cost: Callable[[Match], int] | None) -> Iterator[Match]:
     """Those of least cost, each once."""
-    if cost is not None:
-        least = min(map(cost, equal))
-        equal = [m for m in equal if cost(m) == least]
+    if cost is not None and len(equal) > 1:
+        costs = [*map(cost, equal)]
+        least = min(costs)
+        equal = [m for m, own in zip(equal, costs, strict=True) if own == least]
     distinct = {str(m): m for m in equal}
     yield from distinct.values()
 
