@@ -40,13 +40,13 @@ def _walked(schedule: Schedule, scop: Scop, match: Match) -> Iterator[tuple[str,
     last, anchor = scop.statements[-1], scop.anchor
     root = state.site[first[statements.index(last.source)]]
     stage = state.stage[root.block.stage]
-    # A sum that is an output itself is stored over the loops that its elements have.
-    iterators = stage.iterators if last.accumulates or not stage.reduces else stage.spatial
-    bindings = [root.block.binding[iterator] for iterator, _ in iterators]
     if stage.kind == "copy":
         walked = [i.names for i in last.target.indices]
     else:
         walked = [(name,) for name, _ in last.loops]
+    # A sum that is an output itself is stored over the loops that its elements have.
+    iterators = stage.iterators if len(stage.iterators) == len(walked) else stage.spatial
+    bindings = [root.block.binding[iterator] for iterator, _ in iterators]
     for names, binding in zip(walked, bindings, strict=True):
         yield from ((n, root, binding) for n in names if n in match.selection.spatial)
     if not anchor.accumulates:
