@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from itertools import chain, islice
 
 from hwgen.codegen.image_layout import packed_bytes
@@ -94,7 +94,13 @@ def compile_phase(
     scop = build_scop(workload)
     parts = (workload, hardware, scop)
     selections = [replace(s, beside=tuple(reserved)) for s in select(scop, hardware, sharing)]
-    ranked = ranked_matches(scop, selections, partial(packed_bytes, scop, hardware))
+    cost = cache(partial(packed_bytes, scop, hardware))
+    ranked = ranked_matches(scop, selections, cost)
+    # A host that shares the chip's memory takes its bus, or is the units' own core.
+    shared = hardware.offchip.shared
+    ranked = (
+        [m for m in g if cost(m) == cost(g[0])] if shared or not cost(g[0]) else g for g in ranked
+    )
     groups = islice(_accepted(ranked, scop, refused) if refused else ranked, MATCHES)
     usual = options.slots == SLOTS and options.work == WORK
     if options.cache is None or sharing != NOTHING_SHARED or not usual:
