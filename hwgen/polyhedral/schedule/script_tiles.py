@@ -76,8 +76,8 @@ Lanes = Mapping[str, int]
 class Said:
     """What edits say in any order. `tiles`: of loops, in elements; `orders`: of the outermost loops
     over tiles, outermost first; `memories` and `slots` of tensors; `caches`: by tensor and memory,
-    the loops that a copy is loaded in, None where that is open; `whole`: loops inside of those
-    that something is computed in; `begun`: blocks that begin sums; `calls`: by block its intrinsics
+    the loops that a copy is loaded in, None where that is open; `whole`: loops without tiles,
+    inside of those that something is computed in; `begun`: blocks that begin sums; `calls`: by block its intrinsics
     and their lanes; `lanes`: those of what statements compute. Loops of one iteration say nothing.
     """
 
@@ -108,7 +108,8 @@ class Said:
             lanes |= {n: max(x, lanes.get(n, 1)) for n, x in nest.lanes.items()}
             if any(_reorders(e, nest.outer) for e in edits):
                 orders.append(tuple(nest.outer[n] for n in nest.site.names if n in nest.outer))
-        whole = frozenset(n for nest in nests for n in nest.inside)
+        # Tiles of a sum's terms are inside of whatever has tiles of its elements.
+        whole = frozenset(n for nest in nests for n in nest.inside - {*scop.anchor.reduction})
         placed = {n for n in _shared(state) if state.extents[n] > 1}
         if not all(n.plain for n in nests) or whole & tiles.keys() or not placed <= around.keys():
             return None
