@@ -77,8 +77,9 @@ class Said:
     """What edits say in any order. `tiles`: of loops, in elements; `orders`: of the outermost loops
     over tiles, outermost first; `memories` and `slots` of tensors; `caches`: by tensor and memory,
     the loops that a copy is loaded in, None where that is open; `whole`: loops without tiles,
-    inside of those that something is computed in; `begun`: blocks that begin sums; `calls`: by block its intrinsics
-    and their lanes; `lanes`: those of what statements compute. Loops of one iteration say nothing.
+    inside of those that something is computed in; `begun`: blocks that begin sums; `calls`: by
+    block its intrinsics and their lanes; `lanes`: those of what statements compute. Loops of one
+    iteration say nothing.
     """
 
     tiles: Mapping[str, int]
@@ -120,12 +121,14 @@ class Said:
             where = str(edit.arguments[0]), str(edit.arguments[1])
             caches[where] = loops if _shared(state).intersection(site.names) else None
         named = [(e.primitive, str(e.arguments[0]), e.arguments[-1]) for e in edits]
-        written = [e for e in edits if e.primitive == "cache_write"]
+        # An intermediate is where it is written first: nobody asked for its copy elsewhere.
+        inner = {t.name for t in schedule.workload.tensors if t.role == "intermediate"}
+        written = [(*map(str, e.arguments[:2]), e) for e in edits if e.primitive == "cache_write"]
         return cls(
             tiles,
             orders,
             {t: str(m) for p, t, m in named if p == "set_scope"}
-            | {e.results[0]: str(e.arguments[1]) for e in written},
+            | {t if t in inner else e.results[0]: memory for t, memory, e in written},
             {t: n for p, t, n in named if p == "double_buffer" and isinstance(n, int)},
             caches,
             whole,
