@@ -13,6 +13,7 @@ from functools import partial
 from itertools import islice
 
 from hwgen.autoschedule.options import Options
+from hwgen.codegen.image_layout import packed_bytes
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.block_completing import complete_blocks
 from hwgen.passes.compilation import Compilation, Kernel, build
@@ -31,7 +32,7 @@ from hwgen.polyhedral.schedule.tiling_script import apply_tiling
 from hwgen.polyhedral.scop import Scop, build_scop
 from hwgen.polyhedral.search.choose import LIMITS
 from hwgen.polyhedral.search.objective import check_objective
-from hwgen.polyhedral.search.search import SearchResult, Watch, search
+from hwgen.polyhedral.search.search import Allows, SearchResult, Watch, search
 from hwgen.polyhedral.search.tiling import Tiling
 from hwgen.polyhedral.tree.versions import versioned
 from hwgen.spec.hardware import HardwareSpec
@@ -97,16 +98,15 @@ def complete_script(
         HwgenError: as `compile_script` and `complete_blocks`.
     """
     schedule = Schedule(workload, hardware).replay(script, file)
-    called = any(s.block.tensorized is not None for s in schedule.state.sites)
-    if called:
-        # Some stages may have no calls yet, or only the processor's code.
-        with Tolerating(("H421", "H512")):
+    if any(s.block.tensorized is not None for s in schedule.state.sites):
+        # Some stages may have no calls yet, or only the processor's code; sums, no beginning.
+        with Tolerating(("H421", "H424", "H512")):
             return compile_script(workload, hardware, script, file)
     best_of_all = _automatic(schedule, options)
     if best_of_all is not None:
         return best_of_all
     searched = versioned(workload)
-    if not called and len(split_phases(searched)) == 1 and searched == workload:
+    if len(split_phases(searched)) == 1 and searched == workload:
         with isl.bounded():
             rest = _Rest(schedule, build_scop(workload), options)
             found = rest.found()
@@ -145,17 +145,24 @@ class _Rest:
         with Tolerating(NO_KERNEL):
             found = self.best(partial(known_tiles, self.schedule, self.scop), self.goes_on)
             said = Said.of(self.schedule, self.scop)
-            return self.best(said.blocks, said.agrees) if found is None and said else found
+            if found is None and said is not None:
+                return self.best(said.blocks, said.agrees, said.allows)
+            return found
         return None  # What no phase as a whole has, stages may have each.
 
-    def best(self, tiles: Tiles, agrees: Agrees) -> Compilation | None:
+    def best(
+        self, tiles: Tiles, agrees: Agrees, allows: Allows | None = None
+    ) -> Compilation | None:
         """The best schedule of those that agree."""
         workload, hardware, scop = self.scop.workload, self.schedule.hardware, self.scop
         best: tuple[Kernel, SearchResult, list[Match]] | None = None
         watch = Watch(self.options.seconds, self.options.progress, self.options.work)
-        for group in islice(ranked_matches(scop, select(scop, hardware)), GROUPS):
+        cost = partial(packed_bytes, scop, hardware)
+        for group in islice(ranked_matches(scop, select(scop, hardware), cost), GROUPS):
             for match in group:
-                found = self._candidates(match, tiles, watch)
+                if best is not None and best[2] is group and not cost(best[0].tiling.match):
+                    break  # The host rearranges nothing.
+                found = self._candidates(match, tiles, allows, watch)
                 if found is None:
                     continue
                 chosen = (c for c in found.candidates if self._made(c.tiling, agrees))
@@ -174,14 +181,16 @@ class _Rest:
         kernel, result, group = best
         return Compilation(workload, hardware, scop, tuple(group), result, kernel)
 
-    def _candidates(self, match: Match, tiles: Tiles, watch: Watch) -> SearchResult | None:
+    def _candidates(
+        self, match: Match, tiles: Tiles, allows: Allows | None, watch: Watch
+    ) -> SearchResult | None:
         fixed = tiles(match)
         if fixed is None:
             return None
         with Tolerating(LIMITS):
             return search(
                 self.schedule.hardware, [match], CANDIDATES, 2, watch, fixed,
-                objective=self.options.objective,
+                objective=self.options.objective, allows=allows,
             )  # fmt: skip
         return None
 

@@ -137,8 +137,9 @@ def _differ(tensor: Tensor, images: Sequence[Image]) -> HwgenError:
 
 
 def packed_bytes(scop: Scop, hardware: HardwareSpec, match: Match) -> int:
-    """Bytes of images that the host fills from tensors, or tensors from them; more than any image
-    has where calls cannot lay one out."""
+    """Bytes of images that the host fills from tensors, or tensors from them, beyond what it copies
+    as it is to memory that is not its own; more than any image has where calls cannot lay one out.
+    """
     try:
         layouts = image_layouts(scop, hardware, match)
     except HwgenError as error:
@@ -146,7 +147,13 @@ def packed_bytes(scop: Scop, hardware: HardwareSpec, match: Match) -> int:
             raise
         return sys.maxsize
     images = {i.image.name: i.image for i in layouts.values()}
-    return sum(image.bytes for image in images.values() if not image.in_place)
+    return sum(image.bytes for image in images.values() if not _as_it_is(scop, hardware, image))
+
+
+def _as_it_is(scop: Scop, hardware: HardwareSpec, image: Image) -> bool:
+    """Whether the host rearranges nothing for an image."""
+    apart = not hardware.memory[image.memory].shared
+    return image.in_place or (apart and is_tensor(image, scop.workload.tensor[image.tensor]))
 
 
 def keeps_order(image: Image, shape: tuple[int, ...]) -> bool:

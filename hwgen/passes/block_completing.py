@@ -525,8 +525,10 @@ class _Block(TilingWriter):
             self.lanes[f"{block}_init"] = self._cut(f"{block}_init", loop_of)
         elif self.plan.of(statement, "init"):
             own = self.inside(block)
-            summed = [n for n in outer if not parts[n].isdisjoint(reduction)]
-            before = [*(n for n in own if n not in spatial), *summed, *own[-1:]]
+            # Around no loop of the sum, also where other blocks stand in that one.
+            summed = {n for n in outer if not parts[n].isdisjoint(reduction)}
+            free = summed.union(own).difference(spatial)
+            before = [*(n for n in s.state.site[block].names if n in free), *own[-1:]]
             s.decompose_reduction(block, *before[:1])
         return spatial
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from itertools import chain, islice
 
 from hwgen.codegen.image_layout import packed_bytes
@@ -94,8 +94,13 @@ def compile_phase(
     scop = build_scop(workload)
     parts = (workload, hardware, scop)
     selections = [replace(s, beside=tuple(reserved)) for s in select(scop, hardware, sharing)]
-    cost = partial(packed_bytes, scop, hardware) if hardware.offchip.shared else None
+    cost = cache(partial(packed_bytes, scop, hardware))
     ranked = ranked_matches(scop, selections, cost)
+    # A host that shares the chip's memory takes its bus, or is the units' own core.
+    shared = hardware.offchip.shared
+    ranked = (
+        [m for m in g if cost(m) == cost(g[0])] if shared or not cost(g[0]) else g for g in ranked
+    )
     groups = islice(_accepted(ranked, scop, refused) if refused else ranked, MATCHES)
     usual = options.slots == SLOTS and options.work == WORK
     if options.cache is None or sharing != NOTHING_SHARED or not usual:
@@ -194,13 +199,16 @@ def _host_bytes(scop: Scop, hardware: HardwareSpec, match: Match) -> int:
 
 
 def rearranged_at_once(hardware: HardwareSpec) -> float:
-    """Bytes that a host moves in a cycle when it rearranges a tensor: a beat of the bus. A core
-    that is the host of its own units moves single elements, of which the next one lies apart."""
-    if not through_caches(hardware):
-        return hardware.bus[hardware.offchip.bus].beat_bytes
-    costs = hardware.machine.costs
+    """Bytes that a host moves in a cycle when it rearranges a tensor: a beat of the bus at most, of
+    a core that is described an element an operation. A core that is the host of its own units
+    moves single elements, of which the next one lies apart."""
+    beat, machine = hardware.bus[hardware.offchip.bus].beat_bytes, hardware.processor
+    if machine is None:
+        return beat
     element = min(DTYPES[m.dtype] for m in hardware.of_kind("scratchpad"))
-    return element / (costs.gather_cycles + costs.far_cycles)
+    if not through_caches(hardware):
+        return min(beat, element * machine.operations_per_cycle)
+    return element / (machine.costs.gather_cycles + machine.costs.far_cycles)
 
 
 def rearranged_bytes(hardware: HardwareSpec, packed: int) -> int:

@@ -151,7 +151,7 @@ def ranked_matches(
     scop: Scop, selections: list[Selection], cost: Callable[[Match], int] | None = None
 ) -> Iterator[list[Match]]:
     """Groups of valid matches, those with the fewest applications first. `cost`: of matches that
-    are equally good so far, those with the least of it are kept.
+    are equally good so far, those with the least of it come first.
 
     Raises:
         HwgenError: H302 where no assignment of lanes is valid, H303 where isl finds no match to be
@@ -183,7 +183,8 @@ def ranked_matches(
     known: dict[tuple[str, int], bool] = {}
     for iterations in sorted({m.iterations for m in found}):
         chosen: list[Match] = []
-        for m in _cheapest([m for m in found if m.iterations == iterations], cost):
+        equal = [*{str(m): m for m in found if m.iterations == iterations}.values()]
+        for m in sorted(equal, key=cost) if cost is not None and len(equal) > 1 else equal:
             try:
                 check_match(m, known)
             except HwgenError as error:
@@ -197,15 +198,6 @@ def ranked_matches(
             yield chosen
     if defect is not None and not some:
         raise defect
-
-
-def _cheapest(equal: Sequence[Match], cost: Callable[[Match], int] | None) -> Iterator[Match]:
-    """Those of least cost, each once."""
-    if cost is not None:
-        least = min(map(cost, equal))
-        equal = [m for m in equal if cost(m) == least]
-    distinct = {str(m): m for m in equal}
-    yield from distinct.values()
 
 
 MAX_MATCHES = 4

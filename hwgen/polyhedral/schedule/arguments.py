@@ -6,6 +6,7 @@ from __future__ import annotations
 import inspect
 import reprlib
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import wraps
 from operator import index
 from types import NoneType, UnionType
@@ -47,6 +48,10 @@ class Edited(Protocol):
         """The edit made last."""
         ...
 
+    def recalling(self, arguments: Sequence[Argument]) -> AbstractContextManager[None]:
+        """A block in which arguments may name loops of one iteration that stages lost."""
+        ...
+
 
 S = TypeVar("S", bound=Edited)
 
@@ -79,7 +84,8 @@ def primitive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
                     found = f"{name} is {_shown(value)}"
                     raise _wrong(method.__name__, signature, found) from error
             bound.arguments[name] = tuple(values) if several else values[0]
-        result = method(*bound.args, **bound.kwargs)
+        with self.recalling(bound.args[1:]):
+            result = method(*bound.args, **bound.kwargs)
         return cast("R", _handles(result, self))
 
     return checked

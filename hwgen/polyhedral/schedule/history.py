@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from hwgen.errors import HwgenError, Location
+from hwgen.errors import HwgenError, Location, Tolerating
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.schedule.arguments import Handle
+from hwgen.polyhedral.schedule.placing import Made, texts
 from hwgen.polyhedral.schedule.script import PRIMITIVES, Argument, Edit, line_of, read, write
 from hwgen.polyhedral.tree import placement
 from hwgen.polyhedral.tree.build import build_state, check_whole
@@ -34,12 +35,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A state, the edit that led to it, and what the check found out about it."""
+    """A state, the edit that led to it, and what the check found out about it. `order`: in which
+    the edits until then count, where that is another than they were made in."""
 
     state: LoopTree
     resolved: LoopTree
     homes: Homes
     edit: Edit | None
+    order: tuple[Made, ...] | None = None
 
 
 class History(Printed):
@@ -133,7 +136,7 @@ class History(Printed):
             except HwgenError:
                 steps = steps[:-1]
                 continue
-            self._steps = [*steps[:-1], _Step(last.state, resolved, homes, last.edit)]
+            self._steps = [*steps[:-1], replace(last, resolved=resolved, homes=homes)]
             return
 
     def trace(self) -> str:
@@ -217,7 +220,7 @@ class History(Printed):
                             break
                         self._blamed, refused = number, earlier
                 raise refused from None
-        self._steps[-1] = _Step(made[-1].state, resolved, homes, made[-1].edit)
+        self._steps[-1] = replace(made[-1], resolved=resolved, homes=homes)
 
     def _call(
         self, name: str, arguments: list[Argument], keywords: dict[str, Argument]
@@ -270,9 +273,78 @@ class History(Printed):
         results: tuple[str, ...] = (),
     ) -> None:
         """Check the new state and take it."""
+        self._take(state, Edit(primitive, tuple(arguments), tuple(keywords.items()), results))
+
+    def _take(self, state: LoopTree, edit: Edit, order: tuple[Made, ...] | None = None) -> None:
         resolved, homes = state, self._steps[-1].homes
         if not self._deferred:
             with isl.bounded():
                 resolved, homes = resolve(state, self.hardware)
-        edit = Edit(primitive, tuple(arguments), tuple(keywords.items()), results)
-        self._steps.append(_Step(state, resolved, homes, edit))
+        self._steps.append(_Step(state, resolved, homes, edit, order))
+
+    # Edits in another order
+
+    def _order(self) -> list[Made]:
+        """The edits in the order in which they count."""
+        late: list[Made] = []
+        for step in reversed(self._steps):
+            if step.order is not None:
+                return [*step.order, *reversed(late)]
+            if step.edit is not None:
+                late.append(Made(step.edit))
+        return [*reversed(late)]
+
+    def _again(self, order: tuple[Made, ...], edit: Edit) -> bool:
+        """Take an edit that is among others in an order; whether these make what they did."""
+        state = self._ordered(order)
+        if state is not None:
+            self._take(state, edit, order)
+        return state is not None
+
+    def _ordered(self, order: Sequence[Made]) -> LoopTree | None:
+        """The state that edits lead to in an order; None where one is refused, or makes something
+        else than it did."""
+        made = self.copy()
+        made._steps, made._deferred = made._steps[:1], True
+        with Tolerating("H41"):
+            for one in order:
+                edit = one.edit
+                if edit.primitive == "compute_at":
+                    stage, loop = map(str, edit.arguments)
+                    state = placement.at_group(made.state, stage, loop, units=one.units)
+                    made._take(state, edit)
+                else:
+                    made.apply(edit)
+                if made.last_edit().results != edit.results:
+                    return None
+            return made.state
+        return None
+
+    @contextmanager
+    def recalling(self, arguments: Sequence[Argument]) -> Generator[None, None, None]:
+        """Names of loops of one iteration that stages lost when they were placed mean these loops,
+        for an edit that names them and is not refused."""
+        before = self._steps
+        gone = dict(self.state.gone)
+        lost = [n for n in texts(arguments) if n in gone and n not in self.state.loop]
+        for name in lost:
+            self._steps = self._recalled(name, gone[name])
+        try:
+            yield
+        except BaseException:
+            self._steps = before if lost else self._steps
+            raise
+
+    def _recalled(self, name: str, why: str) -> list[_Step]:
+        order = self._order()
+        for number, (edit, units) in enumerate((m.edit, m.units) for m in order):
+            if edit.primitive != "compute_at" or units:
+                continue
+            stage, loop = map(str, edit.arguments)
+            if why == placement.made_anew(f"compute_at({stage!r}, {loop!r})", stage):
+                given = (*order[:number], Made(edit, units=True), *order[number + 1 :])
+                state = self._ordered(given)
+                if state is not None and name in state.loop:
+                    last = replace(self._steps[-1], state=state, resolved=state, order=given)
+                    return [*self._steps[:-1], last]
+        return self._steps

@@ -8,7 +8,8 @@ from functools import partial
 
 from hwgen.polyhedral.schedule.arguments import check_affine, parse_layout, parsed, primitive
 from hwgen.polyhedral.schedule.history import History
-from hwgen.polyhedral.schedule.script import Argument
+from hwgen.polyhedral.schedule.placing import Made, behind
+from hwgen.polyhedral.schedule.script import Argument, Edit
 from hwgen.polyhedral.tree import copies, layouts, loop_edits, pipelines, placement, reductions
 from hwgen.polyhedral.tree.edit import check_memory, find_stage, main_site, refuse
 from hwgen.polyhedral.tree.padding import decompose_padding
@@ -142,8 +143,16 @@ class Primitives(History):
 
     @primitive
     def compute_at(self, stage: str, loop: str) -> None:
-        """Compute a stage (or a group) at the start of a loop's body, as far as read there."""
-        self._commit(placement.at_group(self.state, stage, loop), "compute_at", (stage, loop), {})
+        """Compute a stage (or a group) at the start of a loop's body, as far as read there. What
+        its loops were split and reordered into by then, and what stands in them, stays so."""
+        edit = Edit("compute_at", (stage, loop), (), ())
+        order = self._order()
+        moved = behind(self.state, order, stage, loop)
+        rest = [[m for n, m in enumerate(order) if (n in moved) == late] for late in (False, True)]
+        if not moved or not self._again((*rest[0], Made(edit, units=True), *rest[1]), edit):
+            self._commit(
+                placement.at_group(self.state, stage, loop), "compute_at", (stage, loop), {}
+            )
 
     @primitive
     def compute_root(self, stage: str) -> None:

@@ -76,6 +76,9 @@ SCHEDULE_WORK = 100_000
 
 Cycles = NDArray[np.float64]
 
+Allows = Callable[[Match, Placed], bool]
+"""Whether a match's tile loops may have an order, and its loads their places."""
+
 Progress = Callable[[int, int], None]
 """Called with the steps done and all steps known so far."""
 
@@ -262,22 +265,24 @@ def search(
     fixed: Mapping[str, int] | None = None,
     workload: Workload | None = None,
     objective: Objective = "cycles",
+    allows: Allows | None = None,
 ) -> SearchResult:
     """Rank the schedules of all matches, with at most `slots` copies of a buffer alive at once.
 
     `fixed`: tile sizes, in blocks, that are given; `workload`: whose tensors an error points at;
-    `objective`: by what, and by cycles where that is equal.
+    `objective`: by what, and by cycles where that is equal; `allows`: orders and placements.
 
     Matches are visited by the bound on their work, orders and placements in a fixed order.
 
     Raises:
         HwgenError: H405 where not even single-block tiles fit the memories and micro-kernels.
     """
-    state = _Search(hardware, keep, slots, watch or Watch(), objective)
+    state = _Search(hardware, keep, slots, watch or Watch(), objective, allows)
     given = tuple(sorted((fixed or {}).items()))
     for match in sorted(matches, key=lambda m: least_work(hardware, m)):
         whole, space = choose_space(hardware, match, given)
-        if has_levels(whole) and objective == "cycles" and state.cover_levels(whole):
+        levels = has_levels(whole) and objective == "cycles" and allows is None
+        if levels and state.cover_levels(whole):
             continue
         before = state.result
         if not state.cover(whole, space) and space.restriction.whole:
@@ -329,13 +334,20 @@ class _Search:
     """What is known so far: candidates, counts, and the cost that a point has to beat."""
 
     def __init__(
-        self, hardware: HardwareSpec, keep: int, slots: int, watch: Watch, objective: Objective
+        self,
+        hardware: HardwareSpec,
+        keep: int,
+        slots: int,
+        watch: Watch,
+        objective: Objective,
+        allows: Allows | None,
     ) -> None:
         self.hardware = hardware
         self.keep = keep
         self.slots = slots
         self.watch = watch
         self.objective: Objective = objective
+        self.allows = allows
         self.found: list[Candidate] = []
         self.near: list[Candidate] = []
         self.parted: list[Candidate] = []
@@ -347,7 +359,8 @@ class _Search:
         """Evaluate a space, part of the whole one; whether any of its points is feasible."""
         grid, too_large = space.grid()
         size, before = length(grid), len(self.found)
-        every = [*space.every()]
+        allows = self.allows
+        every = [p for p in space.every() if allows is None or allows(space.match, p)]
         shapes, promising = len(every), every
         self.watch.expect(shapes)
         evaluated, visited, looked = 0, 0, 0

@@ -13,6 +13,7 @@ from hwgen.polyhedral.tree.edit import (
     check_tensor,
     find_loop,
     find_stage,
+    main_site,
     refuse,
     replace_loop,
     stages_of,
@@ -32,7 +33,13 @@ from hwgen.polyhedral.tree.loop_tree import (
     first_of,
     map_blocks,
 )
-from hwgen.polyhedral.tree.placement import fresh_nest, insert_nest, nest_beside, replace_reads
+from hwgen.polyhedral.tree.placement import (
+    compute_at,
+    fresh_nest,
+    insert_nest,
+    nest_beside,
+    replace_reads,
+)
 from hwgen.polyhedral.tree.terms import interval
 from hwgen.spec.affine import Affine, affine
 from hwgen.spec.expression import (
@@ -259,6 +266,7 @@ def cache_write(
     """The stage of a tensor writes to a memory instead, and a copy moves the result; `dtype`: in
     which type the stage does, so that the copy narrows it ("" for the tensor's); `readers`: stages
     that read what is in the memory; `called`: the name there ("" for the tensor's and memory's).
+    Where others that read the tensor stand in the stage's loops, the copy does too.
 
     Raises:
         HwgenError: H413, H414.
@@ -300,8 +308,16 @@ def cache_write(
     for reader in readers:
         reading = _reading(state.stage[reader], tensor, lambda a: Access(name, a.indices))
         made = made.with_stages(reader, reading)
-    made = made.with_stages(tensor, moved, copy)
-    return nest_beside(made, copy, name, behind=True), name
+    made = nest_beside(made.with_stages(tensor, moved, copy), copy, name, behind=True)
+    around = _around_both(made, name, tensor)
+    return compute_at(made, tensor, around[-1]) if around else made, name
+
+
+def _around_both(state: LoopTree, name: str, tensor: str) -> tuple[str, ...]:
+    """The loops that a stage shares with all of those that read its copy in some."""
+    mine, readers = main_site(state, name).names, {s.tensor for s in state.readers(tensor)}
+    found = [[n for n in mine if n in s.names] for s in state.sites if s.block.stage in readers]
+    return tuple(min(filter(None, found), key=len, default=()))
 
 
 def _before_cast(stage: Stage, narrow: str, dtype: str) -> Expr:

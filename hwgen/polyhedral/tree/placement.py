@@ -54,8 +54,9 @@ from hwgen.spec.expression import (
 from hwgen.spec.typecheck import dtype_of
 
 
-def compute_at(state: LoopTree, tensor: str, loop: str) -> LoopTree:
-    """The stage of a tensor runs at the start of a loop's body, before what reads it there.
+def compute_at(state: LoopTree, tensor: str, loop: str, *, units: bool = False) -> LoopTree:
+    """The stage of a tensor runs at the start of a loop's body, before what reads it there;
+    `units`: also in loops of one iteration.
 
     Raises:
         HwgenError: H413, H414.
@@ -80,7 +81,7 @@ def compute_at(state: LoopTree, tensor: str, loop: str) -> LoopTree:
             f"a loop around a reader of {tensor} ({_reader_names(state, tensor)})",
             "name a loop of the consumer",
         )
-    node = _nest(bare, stage, boxes)
+    node = _nest(bare, stage, boxes, units=units)
 
     def edit(target: Loop) -> tuple[Node, ...]:
         place = next(n for n, x in enumerate(target.body) if _needs(bare, x, tensor))
@@ -106,8 +107,13 @@ def compute_root(state: LoopTree, tensor: str) -> LoopTree:
 def _remade(before: LoopTree, after: LoopTree, tensor: str, edit: str) -> LoopTree:
     """With a note of each loop that the stage no longer has in its new nest."""
     known = {*after.loop, *dict(after.gone)}
-    why = f"{edit} made the loops of {tensor} anew"
+    why = made_anew(edit, tensor)
     return replace(after, gone=(*after.gone, *((n, why) for n in before.loop if n not in known)))
+
+
+def made_anew(edit: str, tensor: str) -> str:
+    """What became of a stage's loops that an edit replaced."""
+    return f"{edit} made the loops of {tensor} anew"
 
 
 def insert_nest(state: LoopTree, node: Node, tensor: str) -> LoopTree:
@@ -234,8 +240,9 @@ def _enclosing(parts: list[tuple[Addends, int, int] | None], extent: int) -> Box
     return add(total(known[0][0]), Const(low)), count
 
 
-def _nest(state: LoopTree, stage: Stage, boxes: Mapping[str, Box]) -> Node:
-    """A nest of the stage over the boxes (whole where none is given), guarded at the edges."""
+def _nest(state: LoopTree, stage: Stage, boxes: Mapping[str, Box], *, units: bool = False) -> Node:
+    """A nest of the stage over the boxes (whole where none is given), guarded at the edges;
+    `units`: with loops of one iteration too."""
     taken = set(state.loop) | set(state.tensor)
     made: list[tuple[str, int]] = []
     bindings: list[tuple[str, Expr]] = []
@@ -244,7 +251,7 @@ def _nest(state: LoopTree, stage: Stage, boxes: Mapping[str, Box]) -> Node:
     for iterator, extent in stage.iterators:
         base, count = boxes.get(iterator, (Const(0), extent))
         value = base
-        if count > 1 or not boxes:
+        if count > 1 or units or not boxes:
             name = (
                 iterator if iterator not in taken else unique(f"{stage.tensor}_{iterator}", taken)
             )
@@ -409,10 +416,10 @@ def members(state: LoopTree, name: str) -> tuple[str, ...]:
     return dict(state.groups).get(name, (name,))
 
 
-def at_group(state: LoopTree, name: str, loop: str) -> LoopTree:
+def at_group(state: LoopTree, name: str, loop: str, *, units: bool = False) -> LoopTree:
     """`compute_at` for every stage of a group, consumers first."""
     for tensor in reversed(members(state, name)):
-        state = compute_at(state, tensor, loop)
+        state = compute_at(state, tensor, loop, units=units)
     return state
 
 
