@@ -28,13 +28,14 @@ from hwgen.autoschedule.nests import (
 from hwgen.autoschedule.options import DEFAULTS, Options
 from hwgen.autoschedule.report import Choice, SearchReport
 from hwgen.autoschedule.sharing import share_loops, share_out
-from hwgen.errors import HwgenError
+from hwgen.errors import HwgenError, Tolerating
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.search.search import Watch
 from hwgen.polyhedral.tree.cost import nest_bound, operations
 from hwgen.polyhedral.tree.edit import main_site
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage
-from hwgen.spec.expression import DTYPES, Access, Name, names, walk
+from hwgen.polyhedral.tree.placement import MAX_NESTED
+from hwgen.spec.expression import DTYPES, Access, Name, names, nesting, walk
 from hwgen.spec.processor import Processor
 
 SAME = 4
@@ -96,7 +97,14 @@ def autoschedule(schedule: Schedule, options: Options = DEFAULTS) -> SearchRepor
 
 def _inline_all(schedule: Schedule) -> tuple[list[Choice], list[str]]:
     """Element-wise producers whose every element is needed once are written where needed; those
-    that would be written too often, to be computed there once."""
+    that would be written too often, to be computed there once. All are checked at once; only where
+    one is refused, one by one."""
+    with Tolerating(""), schedule.batch(blame=False):
+        return _inline_each(schedule)
+    return _inline_each(schedule)
+
+
+def _inline_each(schedule: Schedule) -> tuple[list[Choice], list[str]]:
     choices: list[Choice] = []
     apart: list[str] = []
     for stage in [s.tensor for s in schedule.state.stages]:
@@ -110,8 +118,11 @@ def _inline_all(schedule: Schedule) -> tuple[list[Choice], list[str]]:
 
 
 def _short(state: LoopTree, name: str) -> bool:
-    """Whether a producer is written once, or its only reader stays short with it written out."""
+    """Whether a producer is written once, or its only reader stays short with it written out, which
+    in no case becomes too deep."""
     reader = state.readers(name)[0]
+    if nesting(reader.value) + nesting(state.stage[name].value) > MAX_NESTED:
+        return False
     nodes = list(walk(reader.value))
     times = sum(isinstance(n, Access) and n.tensor == name for n in nodes)
     written = sum(1 for _ in walk(state.stage[name].value))

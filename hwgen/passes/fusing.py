@@ -266,6 +266,8 @@ class _Search:
         for tiles in every:
             usual = sum(size < SIZES[0] for size in sizes) + SIZES.index(USUAL) + 1
             for at in reversed(range(min(len(sizes), usual))):
+                if self.watch.expired:
+                    return
                 found = [
                     (at, x, *made)
                     for at, x in self._alike(sketches, sizes, at, tiles)
@@ -335,7 +337,18 @@ class _Search:
         for sketch in sketches:
             most = sizes[at] * prod(shape[d] for d in sketch.outer)
             place = max(n for n, size in enumerate(sizes) if size <= most)
-            yield place, replace(sketch, size=sizes[place], tiles=tiles)
+            left = self._left(sketch, tiles) if sketch.outer else tiles
+            yield place, replace(sketch, size=sizes[place], tiles=left)
+
+    def _left(
+        self, sketch: Sketch, tiles: tuple[tuple[str, str], ...]
+    ) -> tuple[tuple[str, str], ...]:
+        """The tiles of iterators that no outer loop takes one element of at a time."""
+        schedule = _begun(self.workload, self.hardware, sketch)
+        if schedule is None:
+            return ()
+        site, taken = schedule.state.site, sketch.loops(schedule)
+        return tuple((s, n) for s, n in tiles if taken.isdisjoint(names(site[s].block.binding[n])))
 
     def _clearly_less(self, kernel: TreeCompilation, other: TreeCompilation) -> bool:
         """Whether a kernel's busiest unit has clearly less to do than another's."""

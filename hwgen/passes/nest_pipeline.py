@@ -88,7 +88,7 @@ def compile_nest(
     schedule = Schedule(workload, hardware)
     if script is not None:
         schedule.replay(script, file)
-    given, plain = len(schedule.trace().splitlines()), schedule.copy()
+    given, plain = len(schedule.edits()), schedule.copy()
     report = autoschedule(schedule, options) if auto else None
     if report is not None and given and _is_faster(plain, schedule):
         added = "the script as it is: nothing that was added is modelled to be faster"
@@ -101,7 +101,7 @@ def compile_nest(
             if not error.code.startswith(CANNOT_BE_LOWERED):
                 raise
             # What the automatic part asked for does not fit after all: take its last edit back.
-            if report is None or len(schedule.trace().splitlines()) <= given:
+            if report is None or len(schedule.edits()) <= given:
                 if error.code == "H513" and script is not None:
                     raise exceeds(schedule, script, file, error) from None
                 raise

@@ -21,7 +21,16 @@ from hwgen.spec.schema import HardwareSchema
 from hwgen.spec.source import Document, FieldPath
 from hwgen.spec.suggest import suggestion
 from hwgen.spec.synchronization import check_synchronization, synchronization_templates
-from hwgen.spec.templates import NUMBER, TEXT, Fields, Items, Shape, TemplateError, check_template
+from hwgen.spec.templates import (
+    LITERAL,
+    NUMBER,
+    TEXT,
+    Fields,
+    Items,
+    Shape,
+    TemplateError,
+    check_template,
+)
 
 _MANY = 1 << 20
 
@@ -423,7 +432,7 @@ def state_variables(intrinsic: Intrinsic) -> dict[str, Shape]:
             if not x.software
         },
         **{name: Fields({"extent": NUMBER}) for name, _ in intrinsic.iterators},
-        **{i.name: TEXT for i in intrinsic.immediates},
+        **{i.name: LITERAL for i in intrinsic.immediates},
     }
 
 

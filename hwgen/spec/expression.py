@@ -178,6 +178,15 @@ def walk(expr: Expr) -> Iterator[Expr]:
             waiting += children(node)[::-1]
 
 
+def nesting(*roots: Expr) -> int:
+    """How many levels of subexpressions the deepest of some expressions has."""
+    depth, level = 0, [*roots]
+    while level:
+        depth += 1
+        level = [child for node in level for child in children(node)]
+    return depth
+
+
 def names(expr: Expr) -> tuple[str, ...]:
     """The distinct names in an expression, in order of appearance."""
     if isinstance(expr, Name):

@@ -29,7 +29,7 @@ from hwgen.spec.expression import (
     Name,
     Unary,
     UpdateOp,
-    children,
+    nesting,
 )
 from hwgen.spec.suggest import suggestion
 
@@ -194,17 +194,13 @@ def _unexpected_token(text: str, problem: UnexpectedToken, start: str) -> NoRetu
 
 
 def _check_depth(root: Expr | Assign) -> None:
-    nodes: list[Expr] = [root.target, root.value] if isinstance(root, Assign) else [root]
-    depth = 0
-    while nodes:
-        depth += 1
-        if depth > MAX_DEPTH:
-            raise ExpressionError(
-                "H023", "the expression is nested too deeply",
-                found=f"more than {MAX_DEPTH} levels", allowed=f"at most {MAX_DEPTH} levels",
-                repair="split it into several statements",
-            )  # fmt: skip
-        nodes = [child for node in nodes for child in children(node)]
+    roots = (root.target, root.value) if isinstance(root, Assign) else (root,)
+    if nesting(*roots) > MAX_DEPTH:
+        raise ExpressionError(
+            "H023", "the expression is nested too deeply",
+            found=f"more than {MAX_DEPTH} levels", allowed=f"at most {MAX_DEPTH} levels",
+            repair="split it into several statements",
+        )  # fmt: skip
 
 
 class _Builder(Transformer[Token, Expr | Assign]):

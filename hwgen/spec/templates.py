@@ -9,7 +9,7 @@ A name that only some intrinsics have may be used as `name | default(...)`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -20,7 +20,6 @@ from hwgen.spec.suggest import suggestion
 
 MAX_DEPTH = 40
 MAX_LOOPS = 3
-FILTERS = ("abs", "d", "default", "first", "int", "last", "length", "lower", "trim", "upper")
 TESTS = ("defined", "undefined", "even", "odd")
 
 
@@ -51,8 +50,31 @@ class Number:
     """A number, which arithmetic may use."""
 
 
-Shape = Fields | Items | Text | Number
-TEXT, NUMBER = Text(), Number()
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A number whose text is a C literal: it compares as a number, and arithmetic would lose the
+    text."""
+
+
+Shape = Fields | Items | Text | Number | Literal
+TEXT, NUMBER, LITERAL = Text(), Number(), Literal()
+
+_NUMBERS = (Number, Literal)
+_PLAIN = (Text, Number, Literal)
+_LISTS = (Items,)
+_WORDS = {Text: "text", Number: "a number", Literal: "a number", Items: "a list", Fields: "fields"}
+"""How errors call a value."""
+
+FILTERS: Mapping[str, tuple[type[Shape], ...]] = {
+    "abs": _NUMBERS,
+    **dict.fromkeys(("d", "default"), (*_PLAIN, Items, Fields)),
+    "first": _LISTS,
+    "int": _NUMBERS,
+    "last": _LISTS,
+    "length": _LISTS,
+    **dict.fromkeys(("lower", "trim", "upper"), _PLAIN),
+}
+"""The values that each filter takes."""
 
 _LOOP = Fields(
     {
@@ -61,7 +83,6 @@ _LOOP = Fields(
     }
 )
 _ARITHMETIC = (nodes.Add, nodes.Sub, nodes.Mul, nodes.FloorDiv, nodes.Mod, nodes.Neg)
-_LOGIC = (nodes.Compare, nodes.Operand, nodes.And, nodes.Or, nodes.Not, nodes.CondExpr)
 
 
 class TemplateError(Exception):
@@ -140,7 +161,7 @@ class _Checker:
             match node:
                 case nodes.Output():
                     for part in node.nodes:
-                        self.shape(part, scope)
+                        self._taken(part, scope, _PLAIN, "C text")
                 case nodes.For() if not node.recursive:
                     self._for(node, scope)
                 case nodes.If():
@@ -156,7 +177,8 @@ class _Checker:
                     raise self._forbidden(node, "for, if, set")
 
     def _for(self, node: nodes.For, scope: Scope) -> None:
-        iterable = self.shape(node.iter, scope)
+        items = self._taken(node.iter, scope, _LISTS, "`for`")
+        assert isinstance(items, Items)
         self.loops += 1
         if self.loops > MAX_LOOPS:
             raise TemplateError(
@@ -164,7 +186,7 @@ class _Checker:
                 found=str(self.loops), allowed=str(MAX_LOOPS),
             )  # fmt: skip
         inner = {**scope, "loop": _LOOP}
-        self._bind(node.target, iterable.of if isinstance(iterable, Items) else None, inner)
+        self._bind(node.target, items.of, inner)
         if node.test is not None:
             self.shape(node.test, inner)
         self.block(node.body, inner)
@@ -192,46 +214,111 @@ class _Checker:
             case nodes.TemplateData():
                 return TEXT
             case nodes.Const():
-                return NUMBER if isinstance(node.value, int) else TEXT
+                number = NUMBER if isinstance(node.value, int) else LITERAL
+                return number if isinstance(node.value, int | float) else TEXT
             case nodes.Name():
                 return self._known(node, node.name, scope, "variable")
             case nodes.Getattr():
                 return self._field(node, node.attr, self.shape(node.node, scope))
             case nodes.Getitem():
-                base = self.shape(node.node, scope)
-                if isinstance(node.arg, nodes.Const) and isinstance(node.arg.value, str):
-                    return self._field(node, node.arg.value, base)
-                self.shape(node.arg, scope)
-                if not isinstance(base, Items):
-                    return None
-                at = node.arg.value if isinstance(node.arg, nodes.Const) else None
-                if base.count is not None and isinstance(at, int) and at >= base.count:
-                    name = node.node.name if isinstance(node.node, nodes.Name) else "the list"
-                    raise TemplateError(
-                        "H125", f"{name} has no item {at}", node.lineno, found=f"{name}[{at}]",
-                        allowed=f"0..{base.count - 1}" if base.count else "nothing: it is empty",
-                    )  # fmt: skip
-                return base.of
+                return self._item(node, scope)
             case nodes.Filter():
                 return self._filter(node, scope)
             case nodes.Test():
-                if node.name not in TESTS:
-                    raise self._unknown(node, node.name, list(TESTS), "test")
-                self._children(node, scope, guard=node.name in ("defined", "undefined"))
+                return self._test(node, scope)
+            case nodes.Compare():
+                return self._compare(node, scope)
+            case nodes.CondExpr():
+                self.shape(node.test, scope)
+                return self._either([node.expr1, *([node.expr2] if node.expr2 else [])], scope)
+            case nodes.And() | nodes.Or():
+                return self._either([node.left, node.right], scope)
+            case nodes.Not():
+                self.shape(node.node, scope)
                 return TEXT
             case _ if isinstance(node, _ARITHMETIC):
                 return self._arithmetic(node, scope)
-            case _ if isinstance(node, _LOGIC):
-                self._children(node, scope)
-                return None
             case _:
                 raise self._forbidden(node, "names, fields, filters, tests, arithmetic")
 
-    def _children(self, node: nodes.Node, scope: Scope, *, guard: bool = False) -> None:
-        self.guarded += guard
-        for child in node.iter_child_nodes():
-            self.shape(child, scope)
-        self.guarded -= guard
+    def _taken(
+        self, node: nodes.Node, scope: Scope, taken: Sequence[type[Shape]], user: str
+    ) -> Shape:
+        """The shape of a value, which its user can take.
+
+        Raises:
+            TemplateError: H124 it cannot, or what it is depends on the call.
+        """
+        value = self.shape(node, scope)
+        if value is None or not isinstance(value, (*taken,)):
+            raise TemplateError(
+                "H124", f"{user} in a template cannot take this value", node.lineno,
+                found=_WORDS[type(value)] if value else "a value whose kind is not known",
+                allowed=" or ".join(dict.fromkeys(_WORDS[kind] for kind in taken)),
+            )  # fmt: skip
+        return value
+
+    def _either(self, parts: Sequence[nodes.Node], scope: Scope) -> Shape | None:
+        """The shape of a value that is one of several."""
+        return _common([self.shape(part, scope) for part in parts])
+
+    def _item(self, node: nodes.Getitem, scope: Scope) -> Shape | None:
+        constant = node.arg.value if isinstance(node.arg, nodes.Const) else None
+        if isinstance(constant, str):
+            return self._field(node, constant, self.shape(node.node, scope))
+        base = self._taken(node.node, scope, _LISTS, "`[...]`")
+        self._taken(node.arg, scope, (Number,), "`[...]`")
+        if isinstance(node.arg, nodes.Neg) and isinstance(node.arg.node, nodes.Const):
+            constant = -node.arg.node.value
+        return self._at(node.node, base, constant if isinstance(constant, int) else None)
+
+    def _at(self, node: nodes.Node, base: Shape, at: int | None) -> Shape:
+        """The shape of a list's item, the number of which may not be known."""
+        assert isinstance(base, Items)
+        count = base.count
+        if count is not None and at is not None and not -count <= at < count:
+            name = node.name if isinstance(node, nodes.Name) else "the list"
+            raise TemplateError(
+                "H125", f"{name} has no item {at}", node.lineno, found=f"{name}[{at}]",
+                allowed=f"0..{count - 1}" if count else "nothing: it is empty",
+            )  # fmt: skip
+        return base.of
+
+    def _test(self, node: nodes.Test, scope: Scope) -> Shape:
+        if node.name not in TESTS:
+            raise self._unknown(node, node.name, list(TESTS), "test")
+        if node.name in ("even", "odd"):
+            self._taken(node.node, scope, (Number,), f"`{node.name}`")
+        else:
+            self._guarded(node.node, scope)
+        if node.args or node.kwargs or node.dyn_args or node.dyn_kwargs:
+            raise self._forbidden(node, f"`{node.name}` without arguments")
+        return TEXT
+
+    def _compare(self, node: nodes.Compare, scope: Scope) -> Shape:
+        """`a < b`, or a chain of such."""
+        left: nodes.Node = node.expr
+        for operand in node.ops:
+            right = operand.expr
+            if operand.op in ("in", "notin"):
+                within = self._taken(right, scope, (Items, Text), "`in`")
+                kinds = (Text,) if isinstance(within, Text) else (*_PLAIN, Items, Fields)
+                self._taken(left, scope, kinds, "`in`")
+            elif operand.op in ("eq", "ne"):
+                self.shape(left, scope)
+                self.shape(right, scope)
+            else:
+                self._taken(left, scope, _NUMBERS, "a comparison by size")
+                self._taken(right, scope, _NUMBERS, "a comparison by size")
+            left = right
+        return TEXT
+
+    def _guarded(self, node: nodes.Node, scope: Scope) -> Shape | None:
+        """The shape of what may be missing; None where it is."""
+        self.guarded += 1
+        value = self.shape(node, scope)
+        self.guarded -= 1
+        return value
 
     def _arithmetic(self, node: nodes.Node, scope: Scope) -> Shape:
         for child in node.iter_child_nodes():
@@ -245,14 +332,25 @@ class _Checker:
         return NUMBER
 
     def _filter(self, node: nodes.Filter, scope: Scope) -> Shape | None:
-        if node.name not in FILTERS:
-            raise self._unknown(node, node.name, list(FILTERS), "filter")
-        guard = node.name in ("default", "d")
-        for child in node.iter_child_nodes():
-            self.guarded += guard and child is node.node
-            self.shape(child, scope)
-            self.guarded -= guard and child is node.node
-        return NUMBER if node.name == "length" else None
+        name = node.name
+        if name not in FILTERS:
+            raise self._unknown(node, name, [*FILTERS], "filter")
+        defaults = name in ("d", "default")
+        given = len(node.args) + len(node.kwargs)
+        named = node.kwargs or node.dyn_args or node.dyn_kwargs
+        if named or given > defaults or node.node is None:
+            raise TemplateError(
+                "H124", f"filter {name!r} does not take these arguments", node.lineno,
+                found=f"{given} argument{'s' if given != 1 else ''}",
+                allowed="one, without a name" if defaults else "none",
+            )  # fmt: skip
+        if defaults:
+            value = self._guarded(node.node, scope)
+            return _common([x for x in (value, *(self.shape(a, scope) for a in node.args)) if x])
+        value = self._taken(node.node, scope, FILTERS[name], f"filter {name!r}")
+        if name in ("first", "last"):
+            return self._at(node.node, value, 0 if name == "first" else -1)
+        return TEXT if name in ("lower", "trim", "upper") else NUMBER
 
     def _field(self, node: nodes.Node, name: str, base: Shape | None) -> Shape | None:
         match base:
@@ -288,3 +386,11 @@ class _Checker:
             "H124", "a construct that templates of a spec may not use", node.lineno,
             found=type(node).__name__.lower(), allowed=allowed,
         )  # fmt: skip
+
+
+def _common(shapes: Sequence[Shape | None]) -> Shape | None:
+    """The shape that a value has which is one of several; None where it is not known."""
+    first, *others = shapes or (TEXT,)
+    if all(other == first for other in others):
+        return first
+    return TEXT if all(isinstance(shape, _PLAIN) for shape in shapes) else None

@@ -11,9 +11,11 @@ import hwgen
 from hwgen.cli import main
 from hwgen.passes.cache import ScheduleCache
 from hwgen.passes.phase import SearchOptions
+from hwgen.pipeline import compile_workload
 from hwgen.polyhedral.search import search
 from hwgen.polyhedral.search.search import SCHEDULE_WORK, Watch
 from hwgen.report.text import measure, results
+from hwgen.spec.load import parse_workload
 
 ROOT = Path(__file__).parents[2]
 SPEC = ROOT / "hw_specs" / "vta.yaml"
@@ -59,6 +61,43 @@ def test_the_table_of_several_workloads_says_which_search_was_cut() -> None:
     lines = results([measure(whole), measure(cut)]).splitlines()
     assert lines[-1] == "gemm: search cut short, time limit of 0 s reached"
     assert sum("cut short" in line for line in lines) == 1
+
+
+ROWS_OF_A_CONVOLUTION: dict[str, object] = {
+    "name": "rows",
+    "tensors": {
+        "x": "int8[14, 24]",
+        "w": {"type": "int8[1, 24, 72]", "constant": True},
+        "bias": {"type": "int32[72]", "constant": True},
+        "xp": "int8[14, 24]",
+        "acc": "int32[14, 72]",
+        "y": "int8[14, 72]",
+    },
+    "compute": [
+        "xp[v, c] = select(v < 14, x[v, c], 0)",
+        "acc[j, o] += xp[j + s, c] * w[s, c, o]",
+        "y[j, o] = int8(clip(round(float32(acc[j, o] + bias[o]) * 0.0078125), 0, 127))",
+    ],
+}
+
+
+def test_a_search_that_is_cut_short_gives_the_best_so_far() -> None:
+    """Blocks that take elements of one dimension after the other have no tiles of it left."""
+    workload = parse_workload(ROWS_OF_A_CONVOLUTION)
+    hardware = hwgen.load_hardware(ROOT / "hw_specs" / "gemmini.yaml")
+    work = (0, 2 * SCHEDULE_WORK, 20 * SCHEDULE_WORK)
+    cut = [compile_workload(workload, hardware, SearchOptions(work=w)).timing.cycles for w in work]
+    assert cut == sorted(cut, reverse=True)
+    assert cut[-1] >= compile_workload(workload, hardware).timing.cycles
+
+
+@pytest.mark.parametrize("chip", ["gemmini", "npu_shared_buffer", "vta"])
+@pytest.mark.parametrize("name", ["attention", "layernorm", "linear_relu", "mlp"])
+def test_a_search_without_time_gives_a_kernel(chip: str, name: str) -> None:
+    workload = hwgen.load_workload(ROOT / "workloads" / f"{name}.yaml")
+    hardware = hwgen.load_hardware(ROOT / "hw_specs" / f"{chip}.yaml")
+    made = compile_workload(workload, hardware, SearchOptions(seconds=0.0))
+    assert made.timing.cycles > 0
 
 
 def test_work_is_counted_and_ends_a_search() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hwgen.polyhedral.tree.aliases import places_of
 from hwgen.polyhedral.tree.legality import violation
-from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, first_of, map_blocks, touches
+from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, first_of, map_blocks
 from hwgen.polyhedral.tree.relations import shared
 
 
@@ -20,7 +20,7 @@ def tiled(state: LoopTree, tensor: str, home: tuple[str, ...]) -> tuple[str, ...
     home_of = places_of(state)
     if [t for t, place in home_of.items() if place == home_of.get(tensor, tensor)] != [tensor]:
         return home
-    sites = [s for s in state.sites if touches(state, s, tensor)]
+    sites = state.users[tensor]
     depth = min(shared(sites[0], s) for s in sites)
     depth = min(depth, len(sites[0].names))
     around = sites[0].names[:depth]
@@ -28,7 +28,7 @@ def tiled(state: LoopTree, tensor: str, home: tuple[str, ...]) -> tuple[str, ...
         return home
     # Of a window that slides, some blocks alone have such a condition: its tiles overlap.
     first = {first_of(n) for n in around[len(home) :]}
-    first = first.intersection(*(s.block.predicate for s in state.sites if s.block.stage == tensor))
+    first = first.intersection(*(s.block.predicate for s in state.sites_of[tensor]))
     if not first:
         return home
 

@@ -205,7 +205,8 @@ class History(Printed):
 
     def _settle(self, before: Sequence[_Step], blame: bool) -> None:
         """Check what a batch made: only its end, and backwards from there where that is refused."""
-        made = [s for s in self._steps if not any(s is old for old in before)] or self._steps[-1:]
+        known = {id(s) for s in before}
+        made = [s for s in self._steps if id(s) not in known] or self._steps[-1:]
         with isl.bounded():
             try:
                 resolved, homes = resolve(made[-1].state, self.hardware)

@@ -203,4 +203,4 @@ def path(nodes: tuple[Node, ...], name: str) -> tuple[Loop, ...]:
 
 def main_site(state: LoopTree, stage: str) -> Site:
     """The block of a stage that computes (not its initialisation)."""
-    return next(s for s in state.sites if s.block.stage == stage and s.block.part != "init")
+    return next(s for s in state.sites_of[stage] if s.block.part != "init")

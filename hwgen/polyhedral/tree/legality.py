@@ -32,7 +32,7 @@ from hwgen.polyhedral.tree.by_indices import (
     together,
 )
 from hwgen.polyhedral.tree.decided import Index, decided
-from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree, Site, Stage, first_of, touches
+from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree, Site, Stage, first_of
 from hwgen.polyhedral.tree.pipelines import check_shifts
 from hwgen.polyhedral.tree.relations import (
     NEVER,
@@ -86,15 +86,15 @@ def check(state: LoopTree, depths: Mapping[str, int] | None = None) -> Homes:
 
 
 def _home(state: LoopTree, stage: Stage, limit: int) -> tuple[str, ...]:
-    accesses = [s for s in state.sites if touches(state, s, stage.tensor)]
+    accesses = state.users[stage.tensor]
     depth = min(limit, *(shared(accesses[0], s) for s in accesses), len(accesses[0].loops))
     # Where one iteration may need as much as all, none has a tile of its own.
     around = accesses[0].loops[:depth]
     alone = _written_first(stage, accesses)
     depth = next((n for n, x in enumerate(around) if x.turns or x.name in alone), depth)
     # What nobody reads is for later.
-    output = state.tensor[stage.tensor].role == "output" or not any(
-        touches(state, s, stage.tensor) for s in state.sites if s.block.stage != stage.tensor
+    output = state.tensor[stage.tensor].role == "output" or all(
+        s.block.stage == stage.tensor for s in accesses
     )
     found: Violation | None = None
     for d in (0,) if output else range(depth, -1, -1):
@@ -132,7 +132,7 @@ def _runs_again(site: Site, loop: str) -> bool:
 
 def violation(state: LoopTree, stage: Stage, depth: int, *, output: bool) -> Violation | None:
     """The first broken condition where a tensor's home is the outermost `depth` loops."""
-    writers = [s for s in state.sites if s.block.stage == stage.tensor]
+    writers = state.sites_of[stage.tensor]
     compute = next(s for s in writers if s.block.part != "init")
     init = next((s for s in writers if s.block.part == "init"), None)
     found = _accumulation(state, compute, init, depth) if stage.reduces else None
@@ -140,7 +140,7 @@ def violation(state: LoopTree, stage: Stage, depth: int, *, output: bool) -> Vio
         return found
     if output:
         found = _coverage(state, compute)
-    for reader in state.sites:
+    for reader in state.users[stage.tensor]:
         if found is None:
             for access in state.stage[reader.block.stage].reads_in(reader.block.part):
                 if stage.tensor in state.versions.get(access.tensor, ()):
@@ -156,7 +156,7 @@ def overtaken(state: LoopTree, tensors: Sequence[str], depth: int) -> Violation 
     two tiles are in one place only if they have it in common: a slot is taken again part by part.
     """
     slots = state.place(tensors[0]).slots
-    users = [s for s in state.sites if any(touches(state, s, t) for t in tensors)]
+    users = state.users_of_any(tensors)
     if not depth or not any(s.block.shifts or s.block.band for s in users):
         return None
     alone = len(tensors) == 1 and not state.place(tensors[0]).layout
@@ -410,7 +410,7 @@ def _misordered(a: Side, b: Side, depth: int) -> Violation | None:
 def _early_readers(state: LoopTree, compute: Site, depth: int) -> Violation | None:
     """No contribution runs after a reader of its element in the same home iteration."""
     w = side_of(state, compute, "'")
-    for reader in state.sites:
+    for reader in state.users[w.stage.tensor]:
         r = side_of(state, reader, "''")
         for access in r.stage.reads_in(reader.block.part):
             mine = w.stage.tensor in state.versions.get(access.tensor, ())

@@ -8,10 +8,10 @@ constant extent. One block instance runs for each point of its loops at which `p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from hwgen.polyhedral.tree.terms import Addends, addends, simplify
 from hwgen.spec.expression import (
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from hwgen.polyhedral.tree.relations import Side
 
 Role = Literal["input", "output", "intermediate"]
+T = TypeVar("T")
 
 RUNNING = Access("<running>", ())
 """In a stage's value: the last value of the element that the instance writes."""
@@ -321,8 +322,36 @@ class LoopTree:
         """Instances of blocks by the block's name and a suffix, as far as they were asked for."""
         return {}
 
+    @cached_property
+    def sites_of(self) -> dict[str, tuple[Site, ...]]:
+        """By stage, its blocks in textual order."""
+        return listed((s.block.stage, s) for s in self.sites)
+
+    @cached_property
+    def users(self) -> dict[str, tuple[Site, ...]]:
+        """By tensor, the blocks that write it, or read it or what keeps its elements, in textual
+        order."""
+        return listed((t, s) for s in self.sites for t in self._touched(s.block))
+
+    def users_of_any(self, tensors: Sequence[str]) -> tuple[Site, ...]:
+        """The blocks that use one of several tensors, in textual order."""
+        if len(tensors) == 1:
+            return self.users[tensors[0]]
+        found = {s.block.name: s for t in tensors for s in self.users[t]}
+        return tuple(sorted(found.values(), key=lambda s: s.places))
+
+    def _touched(self, block: Block) -> dict[str, None]:
+        read = [r.tensor for r in self.stage[block.stage].reads_in(block.part)]
+        return dict.fromkeys((block.stage, *(t for r in read for t in self.versions.get(r, (r,)))))
+
+    @cached_property
+    def _readers(self) -> dict[str, tuple[Stage, ...]]:
+        read = ((s, {r.tensor: None for r in s.reads_in("whole")}) for s in self.stages)
+        return listed((tensor, s) for s, tensors in read for tensor in tensors)
+
     def readers(self, tensor: str) -> tuple[Stage, ...]:
-        return tuple(s for s in self.stages if any(r.tensor == tensor for r in s.reads_in("whole")))
+        """The stages that read a tensor, in order."""
+        return self._readers.get(tensor, ())
 
     def place(self, tensor: str) -> Storage:
         """The storage that a tensor has, or that of the tensor in whose place it is."""
@@ -348,6 +377,14 @@ class LoopTree:
         """The same with stages in the place of the one of a tensor."""
         found = (x for s in self.stages for x in (stages if s.tensor == tensor else (s,)))
         return replace(self, stages=tuple(found))
+
+
+def listed(pairs: Iterable[tuple[str, T]]) -> dict[str, tuple[T, ...]]:
+    """By name, all that is paired with it."""
+    found: dict[str, list[T]] = {}
+    for name, value in pairs:
+        found.setdefault(name, []).append(value)
+    return {name: tuple(values) for name, values in found.items()}
 
 
 def loops(nodes: tuple[Node, ...]) -> Iterator[Loop]:
@@ -425,16 +462,6 @@ def _holding(loop: Loop, body: tuple[Node, ...]) -> Loop:
     """A loop around nodes: itself where these are its own."""
     own = len(body) == len(loop.body) and all(a is b for a, b in zip(body, loop.body, strict=True))
     return loop if own else loop.around(body)
-
-
-def touches(state: LoopTree, site: Site, tensor: str) -> bool:
-    """Whether a block reads or writes a tensor."""
-    if site.block.stage == tensor:
-        return True
-    stage = state.stage[site.block.stage]
-    return any(
-        tensor in state.versions.get(r.tensor, (r.tensor,)) for r in stage.reads_in(site.block.part)
-    )
 
 
 def covers(indices: Sequence[Expr], extents: Mapping[str, int], shape: Sequence[int]) -> bool:

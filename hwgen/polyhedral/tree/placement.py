@@ -48,6 +48,7 @@ from hwgen.spec.expression import (
     Name,
     add,
     map_accesses,
+    nesting,
     substitute,
     walk,
 )
@@ -271,8 +272,8 @@ def _nest(state: LoopTree, stage: Stage, boxes: Mapping[str, Box], *, units: boo
     return node
 
 
-MAX_INLINED = 10_000
-"""Nodes of a value up to which another may be written out in it."""
+MAX_INLINED, MAX_NESTED = 10_000, 128
+"""Nodes of a value, and levels of it, up to which another may be written out in it."""
 
 
 def compute_inline(state: LoopTree, tensor: str) -> LoopTree:
@@ -295,6 +296,8 @@ def compute_inline(state: LoopTree, tensor: str) -> LoopTree:
         why = f"{stage} has loops that its indices do not name"
     elif (most := max(_inlined_nodes(state, stage), default=0)) > MAX_INLINED:
         why = f"a value of {most:,} terms and operations with it, where {MAX_INLINED:,} are allowed"
+    elif (deep := max(_nested(state, stage), default=0)) > MAX_NESTED:
+        why = f"a value of {deep} levels with it, where {MAX_NESTED} are allowed"
     if why:
         raise refuse(
             f"{tensor} cannot be inlined",
@@ -334,7 +337,7 @@ def compute_inline(state: LoopTree, tensor: str) -> LoopTree:
 
     def unfetched(loop: Loop) -> tuple[Node, ...]:
         rest = tuple(p for p in loop.prefetches if p.tensor != tensor)
-        return (replace(loop, prefetches=rest),)
+        return (loop if rest == loop.prefetches else replace(loop, prefetches=rest),)
 
     return replace(
         bare,
@@ -364,6 +367,13 @@ def _inlined_nodes(state: LoopTree, stage: Stage) -> Iterator[int]:
         nodes = list(walk(reader.value))
         reads = sum(isinstance(n, Access) and n.tensor == stage.tensor for n in nodes)
         yield len(nodes) + reads * written
+
+
+def _nested(state: LoopTree, stage: Stage) -> Iterator[int]:
+    """How deep the values that read a stage become with it in them, at the most."""
+    mine = nesting(stage.value)
+    for reader in state.readers(stage.tensor):
+        yield nesting(reader.value) + mine
 
 
 def replace_reads(expr: Expr, tensor: str, by: Callable[[Access], Expr]) -> Expr:
@@ -433,4 +443,4 @@ def root_group(state: LoopTree, name: str) -> LoopTree:
 def loops_of(state: LoopTree, tensor: str) -> tuple[str, ...]:
     """The loops around a stage's block, outermost first."""
     find_stage(state, tensor)
-    return next(s.names for s in state.sites if s.block.stage == tensor and s.block.part != "init")
+    return next(s.names for s in state.sites_of[tensor] if s.block.part != "init")

@@ -71,12 +71,12 @@ def taken_too_early(
         return None
     uses = [
         _Use.of(side_of(state, site, "'"), access, layout)
-        for site in state.sites
+        for site in state.users_of_any(tensors)
         for access in _accesses(state, site, tensors)
     ]
     writes = [
         _Use.of(side_of(state, site, "''"), state.stage[site.block.stage].target, layout)
-        for site in state.sites
+        for site in state.users_of_any(tensors)
         if site.block.stage in tensors
     ]
     repeats = _one_remainder(layout, rank)

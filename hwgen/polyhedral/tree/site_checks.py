@@ -7,7 +7,7 @@ from __future__ import annotations
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.tree.by_indices import stays_inside
-from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree, Site, covers, touches
+from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree, Site, covers, listed
 from hwgen.polyhedral.tree.relations import (
     SEQUENTIAL,
     added_in_lanes,
@@ -115,18 +115,17 @@ def check_store(state: LoopTree, site: Site) -> None:
 def check_parallel(state: LoopTree, homes: Homes) -> None:
     """Iterations that may run at once do not touch what another one writes."""
     at_once = [x for x in state.loop.values() if x.kind not in SEQUENTIAL]
+    blocks = listed((x.name, s) for s in state.sites for x in s.loops if x.kind not in SEQUENTIAL)
     for loop in at_once:
-        inside = [s for s in state.sites if loop.name in s.names]
-        written = dict.fromkeys(s.block.stage for s in inside)
+        written = dict.fromkeys(s.block.stage for s in blocks[loop.name])
         for tensor in written:
             if loop.name in homes[tensor]:
                 continue
-            for writer in (s for s in inside if s.block.stage == tensor):
+            for writer in (s for s in state.sites_of[tensor] if loop.name in s.names):
                 if loop in combining(state, writer) or added_in_lanes(state, writer, loop):
                     continue
-                for other in inside:
-                    if touches(state, other, tensor):
-                        _check_conflict(state, loop.name, loop.kind, writer, other, tensor)
+                for other in (s for s in state.users[tensor] if loop.name in s.names):
+                    _check_conflict(state, loop.name, loop.kind, writer, other, tensor)
 
 
 def _check_conflict(

@@ -13,7 +13,7 @@ from hwgen.errors import HwgenError
 from hwgen.polyhedral.tree.aliases import shared_homes
 from hwgen.polyhedral.tree.legality import check
 from hwgen.polyhedral.tree.limits import check_limits
-from hwgen.polyhedral.tree.loop_tree import Homes, Loop, LoopTree, Site, touches
+from hwgen.polyhedral.tree.loop_tree import Homes, Loop, LoopTree
 from hwgen.polyhedral.tree.places import check_places
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.memory import Level, Memory
@@ -97,14 +97,10 @@ def concurrent(machine: Processor, loop: Loop) -> int | None:
     return _RANK[machine.loop[loop.kind].level]
 
 
-def _accesses(state: LoopTree, tensor: str) -> list[Site]:
-    return [s for s in state.sites if touches(state, s, tensor)]
-
-
 def _limit(state: LoopTree, machine: Processor, memory: Memory, tensor: str) -> int:
     """How many loops may lie around the home: those before workers finer than the sharers."""
     rank = _RANK[memory.shared_by]
-    loops = _accesses(state, tensor)[0].loops
+    loops = state.users[tensor][0].loops
     for depth, loop in enumerate(loops):
         if machine.runs(loop.kind) == "bind" and _RANK[machine.loop[loop.kind].level] > rank:
             return depth
@@ -118,13 +114,13 @@ def _natural(state: LoopTree, hardware: HardwareSpec, tensor: str, home: tuple[s
         return machine.default_memory
     outside = [
         rank
-        for site in _accesses(state, tensor)
+        for site in state.users[tensor]
         for loop in site.loops
         if loop.name not in home and (rank := concurrent(machine, loop)) is not None
     ]
     around = [
         rank
-        for loop in _accesses(state, tensor)[0].loops
+        for loop in state.users[tensor][0].loops
         if loop.name in home and (rank := concurrent(machine, loop)) is not None
     ]
     wanted = min([*outside, _RANK["thread"] + 1]) - 1
@@ -142,7 +138,7 @@ def _check_seen(
     home: tuple[str, ...],
 ) -> None:
     """One buffer's users are the sharers of its memory, in one start of blocks and threads."""
-    found = _accesses(state, tensor)
+    found = state.users[tensor]
     for site in found:
         for loop in site.loops:
             rank = concurrent(machine, loop)

@@ -14,7 +14,7 @@ from hwgen.polyhedral import isl
 from hwgen.polyhedral.tree import legality, site_checks
 from hwgen.polyhedral.tree.edit import replace_loop
 from hwgen.polyhedral.tree.legality import check, overtaken, violation
-from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, map_blocks, touches
+from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, map_blocks
 from hwgen.polyhedral.tree.relations import Side, before, conjoin, not_before, same, shared
 from hwgen.polyhedral.tree.site_checks import check_inside
 from hwgen.spec.expression import Access, Binary, Const, Name
@@ -116,7 +116,7 @@ def test_no_home_is_further_in(name: str) -> None:
     state = start(program, "npu").replay(script).state
     homes = check(state)
     for stage in state.stages:
-        around = [s for s in state.sites if touches(state, s, stage.tensor)]
+        around = state.users[stage.tensor]
         inmost = min(shared(around[0], s) for s in around)
         for depth in range(len(homes[stage.tensor]) + 1, inmost + 1):
             broken = violation(state, stage, depth, output=False)
