@@ -353,6 +353,12 @@ class Intrinsic(_Hashed):
     def operand(self, name: str) -> Operand:
         return next(o for o in self.operands if o.name == name)
 
+    def stop(self, operand: Operand) -> int:
+        """The entry before which an operand's blocks end: the last of them begins at the greatest
+        address, and may be as small as partial lanes make it."""
+        least = ((n, 1 if n in self.partial else e) for n, e in self.iterators)
+        return operand.address.maximum + operand.span_of(least)
+
     @property
     def written(self) -> Operand:
         """The operand that it writes: of several, the one that it writes first."""

@@ -73,8 +73,8 @@ def _of_intrinsic(hardware: HardwareSpec, intrinsic: Intrinsic) -> Iterator[Hint
         )
     for operand in intrinsic.operands:
         memory = hardware.memory[operand.memory]
-        last = operand.address.maximum + operand.span - 1
-        if memory.kind == "scratchpad" and last < memory.capacity_entries // 2:
+        half = memory.capacity_entries // 2
+        if memory.kind == "scratchpad" and intrinsic.stop(operand) <= half:
             yield Hint(
                 intrinsic.location,
                 f"operand {operand.name} of {intrinsic.name} begins in entries up to "

@@ -270,8 +270,9 @@ class OperandSchema(Model):
     """Data type; needed off chip and with `memory: any`, the memory's own on chip."""
     address: RangeExpr | None = None
     """Range of its base address, in entries, as its field holds it, such as `0..2032 step 16` for
-    multiples of 16; it may reach past the memory, of which nothing more is used then. Left out: all
-    of the memory."""
+    multiples of 16; an operand of several entries covers those behind its base too, at the last
+    address as at any other. It may reach past the memory, of which nothing more is used then. Left
+    out: all of the memory."""
     written_by: list[Name] = Field(default=[])
     """The last writer of what it reads must be one of these intrinsics; left out: any."""
     same_as: Name | None = None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
+from hwgen.codegen.names import ranged
+from hwgen.codegen.nodes import Assign, Body, Call, CombineAcrossThreads, IntrinsicCall
 from hwgen.codegen.program import Program
 from hwgen.codegen.storages import Array, Image
 from hwgen.errors import HwgenError
@@ -13,6 +15,11 @@ from hwgen.spec.workload import Workload
 MAX_ELEMENTS = 1 << 27
 """Of all tensors of a run together, and of all their images: some 2 GiB with int8, up to 8 GiB
 where the rounding of float sums is bounded. The same on every machine."""
+
+MAX_ITERATIONS = 1 << 24
+"""Of the loops of a kernel, beside `USEFUL` for each point of the workload: tiles larger than a
+loop, and padding, run iterations that compute nothing, and a run goes through all of them."""
+USEFUL = 64
 
 
 def check_tensors(workload: Workload, resized: Callable[[str, int], Workload]) -> None:
@@ -40,11 +47,39 @@ def check_room(workload: Workload, program: Program) -> None:
     """Refuse to run a kernel that is too large.
 
     Raises:
-        HwgenError: H792, as `check_images` and `check_buffers`.
+        HwgenError: H792, as `check_images`, `check_iterations` and `check_buffers`.
     """
     check_images(workload, program.images)
+    check_iterations(workload, program.body)
     for code in program.codes:
         check_buffers(workload, code.arrays)
+        check_iterations(workload, code.body)
+
+
+def check_iterations(workload: Workload, body: Body) -> None:
+    """Refuse to run a kernel whose loops have too many iterations for what they compute.
+
+    Raises:
+        HwgenError: H792.
+    """
+    points = sum(prod(e for _, e in s.loops) for s in workload.statements)
+    allowed = MAX_ITERATIONS + USEFUL * points
+    for node, ranges in ranged(body, {}):
+        if not isinstance(node, Assign | Call | CombineAcrossThreads | IntrinsicCall):
+            continue
+        count = prod(high - low + 1 for low, high in ranges.values())
+        if isinstance(node, IntrinsicCall):
+            count *= prod(e for _, e in node.loops)
+        if count > allowed:
+            raise HwgenError(
+                "H792",
+                f"{workload.name} is too large to be run",
+                location=workload.location,
+                found=f"{count:,} iterations of the loops {', '.join(ranges)}; the workload's "
+                f"statements have {points:,}",
+                allowed=f"at most {allowed:,} iterations",
+                repair="tiles no larger than their loops, and less padding",
+            )
 
 
 def check_images(workload: Workload, images: Sequence[Image]) -> None:

@@ -177,11 +177,13 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """Operands that stand for one tensor in one form, how they cut it, and whose they are."""
+    """Operands that stand for one tensor in one form, how they cut it, whose they are, and the
+    entry before which their blocks end."""
 
     cut: Cut
     operands: list[Operand]
     uses: list[tuple[str, int]]
+    stop: int
 
 
 def places(covered: Covered, hardware: HardwareSpec, lanes: Lanes) -> Places:
@@ -229,7 +231,7 @@ def _wanted(
             tensor = home.get(access.tensor, access.tensor)
             forms = result.setdefault(tensor, [])
             several = _laid_out(covered, tensor)
-            use = (site.block.name, k)
+            use, stop = (site.block.name, k), call.intrinsic.stop(operand)
             for n, held in enumerate(forms):
                 same = (held.operands[0].memory, held.operands[0].dtype) == (
                     operand.memory,
@@ -238,12 +240,13 @@ def _wanted(
                 offchip = hardware.is_offchip(operand.memory)
                 both = longest(held.cut, cut, exact=offchip) if same else None
                 if both is not None:
-                    forms[n] = _Held(both, [*held.operands, operand], [*held.uses, use])
+                    operands, stop = [*held.operands, operand], min(held.stop, stop)
+                    forms[n] = _Held(both, operands, [*held.uses, use], stop)
                     break
             else:
                 if forms and not several:
                     raise _differ(tensor, forms[0], call.intrinsic.name, cut, site.block.name)
-                forms.append(_Held(cut, [operand], [use]))
+                forms.append(_Held(cut, [operand], [use], stop))
     return result
 
 
@@ -324,7 +327,7 @@ def _buffer(
     rows = held.cut[: len(held.cut) - len(memory.entry_shape)]
     steps = dense([n for _, n in rows])
     low = max(o.address.minimum for o in operands)
-    high = min(memory.capacity_entries, *(o.address.maximum + 1 for o in operands))
+    high = min(memory.capacity_entries, held.stop)
     dimensions = _dimensions(tensor, storage, sizes)
     rolled: Expr | None = None
     if dimensions:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
 from math import prod
 
 from hwgen.codegen.nodes import (
@@ -91,6 +90,16 @@ def findings(program: Code, hardware: HardwareSpec) -> list[str]:
     run = _Run(program, hardware, tenants.findings(program, hardware))
     run.host(program.body, {})
     return list(dict.fromkeys(run.found))
+
+
+def _box(sides: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
+    """The points of a box, none of them before it is asked for: a grid has any number."""
+    if not sides:
+        yield ()
+        return
+    for first in sides[0]:
+        for rest in _box(sides[1:]):
+            yield (first, *rest)
 
 
 @dataclass
@@ -185,10 +194,11 @@ class _Run:
         blocks = [(v, e) for k, v, e in launch.coordinates if kinds[k].level == "block"]
         threads = [(v, e) for k, v, e in launch.coordinates if kinds[k].level == "thread"]
         owners: dict[Cell, tuple[int, bool]] = {}
-        for number, block in enumerate(product(*(self.points(e) for _, e in blocks))):
+        for number, block in enumerate(_box([self.points(e) for _, e in blocks])):
+            self.step()
             outer = {**values, **{v: i for (v, _), i in zip(blocks, block, strict=True)}}
             running: list[Steps] = []
-            for thread in product(*(self.points(e) for _, e in threads)):
+            for thread in _box([self.points(e) for _, e in threads]):
                 own = {v: i for (v, _), i in zip(threads, thread, strict=True)}
                 running.append(self.steps(launch.body, {**outer, **own}))
             self.block(running, number, owners)
@@ -306,7 +316,7 @@ class _Run:
                 case Assign():
                     yield from _assign(node, values)
                 case IntrinsicCall(_, _, _, loops, meaning, _):
-                    for point in product(*(self.points(e) for _, e in loops)):
+                    for point in _box([self.points(e) for _, e in loops]):
                         self.step()
                         inner = {n: i for (n, _), i in zip(loops, point, strict=True)}
                         yield from _assign(meaning, {**values, **inner})

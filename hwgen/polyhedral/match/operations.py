@@ -107,13 +107,13 @@ class Selection:
     def addressable(self, hardware: HardwareSpec, memory: str) -> range:
         """Entries of a memory that every operand of the operations can address."""
         reach = [
-            operand.address
+            (operand.address.minimum, operation.intrinsic.stop(operand))
             for operation in self.operations
             for operand in operation.intrinsic.operands
             if operand.memory == memory
         ]
-        low = max((r.minimum for r in reach), default=0)
-        high = [hardware.memory[memory].capacity_entries, *(r.maximum + 1 for r in reach)]
+        low = max((start for start, _ in reach), default=0)
+        high = [hardware.memory[memory].capacity_entries, *(stop for _, stop in reach)]
         return range(low, max(low, min(high)))
 
     def granule(self, storage: str) -> int:

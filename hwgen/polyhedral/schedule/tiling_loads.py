@@ -253,8 +253,12 @@ class LoadWriter:
         return chosen[0], indices, aside and not spatial <= used
 
     def _version(self, storage: Storage) -> str:
-        """The tensor that a storage holds: of several that one name stands for in turn, that which
-        its readers read, or where an earlier phase has brought it for them."""
+        """The tensor that a storage holds: where what a statement stores is summed up; of several
+        that one name stands for in turn, that which its readers read, or where an earlier phase
+        has brought it for them."""
+        for x in self.plan.statements:
+            if self.plan.hidden(x) and x.reads[0].tensor == storage.tensor:
+                return self.moved.get(self.stage(x), self.stage(x))
         workload, state = self.schedule.workload, self.schedule.state
         pairs = zip(workload.statements, stage_of(workload, state), strict=True)
         versions = {storage.tensor, *(n for x, n in pairs if x.target.tensor == storage.tensor)}

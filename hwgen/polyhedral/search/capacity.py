@@ -106,7 +106,7 @@ def room_text(memory: Memory, usable: range, selections: Sequence[Selection] = (
             for o in s.operations
             for p in o.intrinsic.operands
             if p.memory == memory.name
-            and (p.address.maximum < memory.capacity_entries - 1 or p.address.minimum > 0)
+            and (o.intrinsic.stop(p) < memory.capacity_entries or p.address.minimum > 0)
         }
     )
     why = "; ".join(narrow) or f"operands have addresses {usable.start}..{usable.stop - 1}"
@@ -222,16 +222,15 @@ def _growth(form: Smallest, alive: Sequence[Alive], lacks: Mapping[str, int]) ->
         if low + total > memory.capacity_entries:
             size = f"{(low + total) * memory.entry_bytes} bytes, {low + total} entries"
             grown.append(f"a memory {name} of at least {size} ({memory.location})")
-        short = sorted(
-            {
-                f"{o.intrinsic.name}.{p.name} ({o.intrinsic.location})"
-                for o in selection.operations
-                for p in o.intrinsic.operands
-                if p.memory == name and p.address.maximum + 1 < low + total
-            }
-        )
-        if short:
-            grown.append(f"addresses up to {low + total - 1} of {', '.join(short)}")
+        short: dict[int, set[str]] = {}
+        for o in selection.operations:
+            for p in o.intrinsic.operands:
+                lacking = low + total - o.intrinsic.stop(p)
+                if p.memory == name and lacking > 0:
+                    whose = f"{o.intrinsic.name}.{p.name} ({o.intrinsic.location})"
+                    short.setdefault(p.address.maximum + lacking, set()).add(whose)
+        for last, whose in sorted(short.items()):
+            grown.append(f"addresses up to {last} of {', '.join(sorted(whose))}")
     return " and ".join(grown)
 
 

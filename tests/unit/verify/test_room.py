@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+import hwgen
 from hwgen.errors import HwgenError
+from hwgen.model.reference import random_inputs
 from hwgen.pipeline import compile_kernel
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.spec.workload import Workload
-from hwgen.verify.room import MAX_ELEMENTS, check_images, check_tensors
+from hwgen.verify.room import MAX_ELEMENTS, check_images, check_room, check_tensors
+from tests.conftest import Golden
 
 ROOT = Path(__file__).resolve().parents[3]
 GEMM = ROOT / "workloads" / "gemm.yaml"
@@ -41,3 +44,36 @@ def test_images_count_with_their_padding() -> None:
         check_images(compilation.workload, [large, *others])
     assert caught.value.code == "H792"
     assert f", 134,217,728 of them for {a.tensor}" in caught.value.diagnostic.found
+
+
+@pytest.mark.parametrize("chip", ["cpu_generic", "x86_avx2", "cuda_generic", "vta"])
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "s.split('m', factor=1000000000)",
+        "s.split('k', factor=2000000000)",
+        "s.split('m', nparts=1000000000)",
+        "s.pad('m', 1000000000)",
+        "s.pad('k', 4000000)",
+    ],
+)
+def test_tiles_far_larger_than_their_loops(chip: str, edit: str) -> None:
+    """They compile; what runs, runs at once, and what would not is refused before it is run."""
+    workload = load_workload(GEMM, {"M": 16, "N": 16, "K": 16})
+    kernel = hwgen.build(workload, chip, script=edit, engine="python")
+    try:
+        check_room(workload, kernel.compilation.program)
+    except HwgenError:
+        with pytest.raises(HwgenError, match="H792"):
+            kernel(*random_inputs(workload, 0).values())
+    else:
+        kernel.check()
+
+
+def test_too_many_iterations_are_named(golden: Golden) -> None:
+    workload = load_workload(GEMM, {"M": 16, "N": 16, "K": 16})
+    kernel = hwgen.build(workload, "cpu_generic", script="s.split('m', factor=1000000000)")
+    with pytest.raises(HwgenError) as caught:
+        kernel.check()
+    text = str(caught.value).replace(f"{ROOT}/", "")
+    golden(ROOT / "tests" / "error" / "compile" / "iterations.txt", text)
