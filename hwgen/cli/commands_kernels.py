@@ -74,7 +74,7 @@ def _search(
         "generate --spec CHIP --workload conv2d --search-seconds 5 --no-cache",
         "generate --spec CHIP --workload gemm --objective traffic",
         "generate --spec CHIP --workload gemm --slack 3",
-        "generate --spec CHIP --workload gemm --report gemm.html --trace gemm.json",
+        "generate --spec CHIP --workload gemm --report gemm.html --trace gemm.trace.json",
         "generate --spec CHIP --workload gemm --stage script > gemm.py",
         "generate --spec CHIP --workload gemm --script gemm.py --no-auto",
         "generate --spec LOOPS --workload gemm --stage script",

@@ -10,39 +10,24 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Any, cast
 
 import typer
 
 from hwgen.cli.stages import NEST_STAGES, STAGES
-from hwgen.spec.find import (
-    SIGNS,
-    Kind,
-    files_in,
-    find_spec,
-    find_workload,
-    shipped,
-    spec_folders,
-    workload_folders,
-)
-
-_LOOKED_AT_CHARACTERS = 1 << 16
-"""Of a file here."""
+from hwgen.spec.find import find_spec, find_workload, named_files, shipped
 
 
 def chips(incomplete: str) -> list[str]:
     """Names of chips that begin so."""
-    return _beginning(incomplete, _named(spec_folders(), "spec"))
+    return _beginning(incomplete, named_files("spec"))
 
 
 def workloads(incomplete: str) -> list[str]:
     """Names of workloads that begin so, those in folders with their folder."""
-    folders = workload_folders()
-    inner = sorted({f for folder in folders for f in folder.iterdir() if f.is_dir()})
-    named = (f"{folder.name}/{p.stem}" for folder in inner for p in files_in([folder]))
-    return _beginning(incomplete, [*_named(folders, "workload"), *named])
+    return _beginning(incomplete, named_files("workload"))
 
 
 def stages(incomplete: str) -> list[str]:
@@ -157,22 +142,6 @@ def _section(path: Path, name: str) -> dict[str, Any]:
         return {}
     section = data.get(name) if isinstance(data, dict) else None
     return cast("dict[str, Any]", section) if isinstance(section, dict) else {}
-
-
-def _named(folders: Sequence[Path], kind: Kind) -> list[str]:
-    """Names of the files in folders, and of those here that have a section of the kind."""
-    here = (p.stem for p in files_in([Path()]) if _sections(p) & {*SIGNS[kind]})
-    return sorted({*(p.stem for p in files_in(folders)), *here})
-
-
-def _sections(path: Path) -> set[str]:
-    """What lines of a file begin with, as the sections of YAML do."""
-    try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            text = file.read(_LOOKED_AT_CHARACTERS)
-    except OSError:
-        return set()  # Whoever asks for the file is told why.
-    return set(re.findall(r"^(\w+):", text, re.MULTILINE))
 
 
 def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:

@@ -133,7 +133,7 @@ def verify_workloads(
     from hwgen.report.records import natural_record
     from hwgen.verify.natural.campaign import natural_campaign
 
-    chips = [find_spec(spec)] if spec is not None else list(files_in(spec_folders()))
+    chips = [find_spec(spec)] if spec is not None else list(files_in(spec_folders(), "spec"))
     with campaign_progress("verify", count * len(chips)) as progress:
         report = natural_campaign(
             chips,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
 from hwgen.errors import HwgenError, Location
-from hwgen.spec.source import read_document
+from hwgen.spec.regular_file import read_regular
+from hwgen.spec.source import MAX_BYTES
 
 SUFFIXES = (".yaml", ".yml", ".json")
 SPEC_FOLDER = "hw_specs"
@@ -22,6 +24,8 @@ SIGNS: dict[Kind, tuple[str, str]] = {
     "workload": ("tensors", "compute"),
 }
 """Sections that tell what a file is."""
+RECORD = "command"
+"""The key that tells an object that `--json` prints from a file whose sections it repeats."""
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # A wheel has the folders inside the package; a checkout has them beside it.
@@ -31,8 +35,8 @@ _SHIPPED = _PACKAGE / "shipped" if (_PACKAGE / "shipped").is_dir() else _PACKAGE
 def find_spec(text: str) -> Path:
     """The file of a chip: a path, or a bare name.
 
-    A bare NAME is `NAME.yaml` here (or `.yml`, `.json`), then a file of hw_specs/ here, then one
-    that comes with hwgen.
+    A bare NAME is `NAME.yaml` here (or `.yml`, `.json`) where that is a chip, then a file of
+    hw_specs/ here, then one that comes with hwgen.
 
     Raises:
         HwgenError: H003 where there is none; H001 where it is a folder.
@@ -43,9 +47,9 @@ def find_spec(text: str) -> Path:
 def find_workload(text: str, spec: Path | None = None) -> Path:
     """The file of a workload: a path, or a bare name.
 
-    A bare NAME is `NAME.yaml` here (or `.yml`, `.json`), then a file of workloads/ here, of
-    workloads/ beside the folder of `spec`, or one that comes with hwgen. FOLDER/NAME is one of a
-    folder in those, as `quantised/conv2d`.
+    A bare NAME is `NAME.yaml` here (or `.yml`, `.json`) where that is a workload, then a file of
+    workloads/ here, of workloads/ beside the folder of `spec`, or one that comes with hwgen.
+    FOLDER/NAME is one of a folder in those, as `quantised/conv2d`.
 
     Raises:
         HwgenError: H003 where there is none; H001 where it is a folder.
@@ -66,7 +70,8 @@ def workload_folders(spec: Path | None = None) -> tuple[Path, ...]:
 
 def shipped_in(folder: str) -> tuple[Path, ...]:
     """The files that come with hwgen, of hw_specs/ or workloads/, by name."""
-    return files_in([f for f in (_SHIPPED / folder,) if f.is_dir()])
+    kind: Kind = "spec" if folder == SPEC_FOLDER else "workload"
+    return files_in([f for f in (_SHIPPED / folder,) if f.is_dir()], kind)
 
 
 def shipped(path: str) -> Path:
@@ -83,13 +88,19 @@ def _folders(name: str, *more: Path) -> tuple[Path, ...]:
     return tuple(found)
 
 
-def files_in(folders: Sequence[Path]) -> tuple[Path, ...]:
-    """The specs or workloads in folders, by name; an earlier folder hides a later one's."""
+def files_in(folders: Sequence[Path], kind: Kind) -> tuple[Path, ...]:
+    """The files in folders, by name; an earlier folder hides a later one's, and in one folder those
+    of the kind hide others of their name."""
     found: dict[str, Path] = {}
     for folder in folders:
+        inside: dict[str, list[Path]] = {}
         for path in sorted(folder.iterdir()):
             if path.suffix.lower() in SUFFIXES and path.is_file():
-                found.setdefault(path.stem, path)
+                inside.setdefault(path.stem, []).append(path)
+        for stem, paths in inside.items():
+            if stem not in found:
+                several = paths[1:] and [p for p in paths if is_one(p, kind)]
+                found[stem] = (several or paths)[0]
     return tuple(found[stem] for stem in sorted(found))
 
 
@@ -106,20 +117,43 @@ def nearest_workloads(spec: Path) -> tuple[Path, ...]:
 
 
 def _with_those_here(kind: Kind, folders: Sequence[Path]) -> tuple[Path, ...]:
-    found = {p.stem: p for p in files_in(folders)}
-    found |= {p.stem: p for p in files_in([Path()]) if _kind(p) == kind}
+    found = {p.stem: p for p in (*files_in(folders, kind), *_here(kind))}
     return tuple(found[stem] for stem in sorted(found))
 
 
-def _kind(path: Path) -> Kind | None:
-    """What a file is, by its sections; None where they do not tell."""
+def _here(kind: Kind) -> list[Path]:
+    """The files of a kind in the current folder."""
+    return [p for p in files_in([Path()], kind) if is_one(p, kind)]
+
+
+def is_one(path: Path, kind: Kind) -> bool:
+    """True if a file has a section of this kind, whether or not it is valid; also if it cannot be
+    read: then whoever asks for it is told why."""
     try:
-        data = read_document(path).data
-    except HwgenError:
-        return None  # Whoever asks for the file is told why.
-    sections = data if isinstance(data, dict) else {}
-    kinds: list[Kind] = [k for k, signs in SIGNS.items() if any(s in sections for s in signs)]
-    return kinds[0] if len(kinds) == 1 else None
+        text = read_regular(path, MAX_BYTES).decode("utf-8-sig", "replace")
+    except HwgenError as problem:
+        return problem.code != "H013"
+    sections = _sections(text)
+    return RECORD not in sections and not sections.isdisjoint(SIGNS[kind])
+
+
+def _sections(text: str) -> set[str]:
+    """The keys of the outermost mapping of YAML or JSON, as far as the text is either."""
+    begins = re.match(r"(?:[^\S\n]*(?:#.*|---\s*)?\n)*( *)", text)
+    indent = begins[1] if begins else ""
+    if not text.startswith("{", begins.end() if begins else 0):
+        key = re.compile(rf"^{indent}([\"\']?)(\w+)\1\s*:", re.MULTILINE)
+        return {found[2] for found in key.finditer(text)}
+    keys: set[str] = set()
+    depth = 0
+    for token in re.finditer(r'"((?:[^"\\]|\\.)*)"(\s*:)?|(\w+)\s*:|[][{}]', text):
+        if token[0] in "[{":
+            depth += 1
+        elif token[0] in "]}":
+            depth -= 1
+        elif depth == 1 and (token[2] or token[3]):
+            keys.add(token[1] or token[3])
+    return keys
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -133,12 +167,13 @@ def _find(text: str, kind: Kind, folders: Sequence[Path], others: Sequence[Path]
     """The file of a spec or workload; `others`: where files of the other kind are."""
     path = Path(text)
     bare = bool(text) and path.name == text
-    known = {p.stem: p for p in files_in(folders)}
-    if bare and not path.is_file():
-        # A folder called like a chip must not hide the chip.
+    known = {p.stem: p for p in files_in(folders, kind)}
+    here: list[Path] = []
+    if bare and not (path.is_file() and path.suffix):
+        # A folder or program called like a chip must not hide the chip.
         here = [h for s in SUFFIXES if (h := Path(text + s)).is_file()]
         for candidate in here:
-            if _kind(candidate) in (kind, None):
+            if is_one(candidate, kind):
                 return candidate
         for stem, candidate in known.items():
             if text in (stem, candidate.name):
@@ -157,19 +192,24 @@ def _find(text: str, kind: Kind, folders: Sequence[Path], others: Sequence[Path]
     if text and os.path.lexists(path):  # A link that leads nowhere too: reading it says why.
         return path
     nested = _nested(folders, kind)
-    told = sorted({*known, *(p.stem for p in files_in([Path()]) if _kind(p) == kind)})
+    told = sorted({*known, *(p.stem for p in _here(kind))})
     names = {**{n.rpartition("/")[2]: n for n in nested}, **{n: n for n in nested}}
     names |= {n: n for n in told}
     wanted = text.removesuffix(path.suffix) if path.suffix.lower() in SUFFIXES else text
     close = nearest(path.stem if path.is_absolute() else wanted, names)
     repair = f"did you mean {names[close]}?" if close else ""
-    if any(text in (p.stem, p.name) for p in files_in(others)):
-        other = "workload" if kind == "spec" else "spec"
+    other: Kind = "workload" if kind == "spec" else "spec"
+    found = text or "an empty name"
+    if here:
+        lacks = " nor ".join(SIGNS[kind])
+        found = f"{text}, and {here[0]} here, which has neither {lacks}"
+        repair = f"name {here[0]} with its ending, to see what it lacks"
+    if any(text in (p.stem, p.name) for p in (*files_in(others, other), *_here(other))):
         repair = f"{text} is a {other}: --{other} {text}"
     raise HwgenError(
         "H003",
         f"there is no such {kind} file",
-        found=text or "an empty name",
+        found=found,
         allowed=f"a path, or one of: {', '.join([*told, *nested])}"
         if told or nested
         else "a path to a file",
@@ -182,7 +222,7 @@ def _nested(folders: Sequence[Path], kind: Kind) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for folder in folders:
         for inner in sorted(folder.iterdir()):
-            for path in files_in([inner]) if inner.is_dir() else ():
-                if _kind(path) == kind:
+            for path in files_in([inner], kind) if inner.is_dir() else ():
+                if is_one(path, kind):
                     found.setdefault(f"{inner.name}/{path.stem}", path)
     return dict(sorted(found.items()))

@@ -228,7 +228,12 @@ def test_text_that_the_terminal_cannot_show_is_escaped(tmp_path: Path) -> None:
     assert b"Traceback" not in done.stderr
 
 
-SETTING = "import os, signal, sys, time; from hwgen.cli import inspect, main"
+# Under `nohup` and in CI interrupts are often ignored, and what is started inherits that.
+SETTING = """
+import os, signal, sys, time
+from hwgen.cli import inspect, main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""
 WAITING = "def body(*_, **__):\n    print('ready', flush=True)\n    while True: time.sleep(0.01)"
 SHARED = """
 def body(*_, **__):
@@ -296,6 +301,17 @@ def test_a_signal_ends_a_command_with_its_status(
         process.send_signal(sent)
     _, errors = process.communicate(timeout=30)  # Until the last process has gone.
     assert (process.returncode, errors) == ENDED[sent]
+
+
+def test_these_tests_need_no_interrupts_where_they_are_run() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        process = _command(WAITING)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == ENDED[signal.SIGINT]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -132,8 +133,88 @@ def test_a_chip_here_hides_no_workload_of_its_name(project: Path) -> None:
     (project / "one.yaml").write_text("name: one\nmemories: {}\n")
     assert find_workload("one") == Path("workloads/one.yaml")
     assert find_spec("one") == Path("one.yaml")
-    (project / "one.yaml").write_text("nothing: that tells\n")
-    assert find_workload("one") == Path("one.yaml")
+    for text in ("memories: {\n", "nothing: that tells\n"):
+        (project / "one.yaml").write_text(text)
+        assert find_workload("one") == Path("workloads/one.yaml")
+
+
+TRACE = '{"displayTimeUnit": "ms", "otherData": {"tensors": {}, "memories": {}}, "traceEvents": []}'
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("{}.json", TRACE),
+        ("{}.json", json.dumps(json.loads(TRACE), indent=2)),
+        ("{}.json", TRACE[:-20]),  # Not written to its end.
+        ("{}.json", TRACE + " " * (1 << 19)),  # Too long for either.
+        ("{}.json", '{"hwgen": 1, "command": "check", "memories": {}, "compute": []}'),
+        ("{}.yaml", "report:\n  memories: {}\n  compute: []\n"),
+        ("{}.yml", "- memories\n- compute\n"),
+        ("{}.json", ""),
+        ("{}", "#!/bin/sh\n"),  # A program that was made of the kernel's C.
+    ],
+)
+def test_a_trace_report_or_record_here_is_no_chip_and_no_workload(
+    name: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shipped = find_spec("vta"), find_workload("gemm")
+    for stem in ("vta", "gemm", "other"):
+        Path(name.format(stem)).write_text(text)
+    assert (find_spec("vta"), find_workload("gemm")) == shipped
+    named = [w.path.stem for w in resolve("vta", [], []).workloads]
+    assert "gemm" in named
+    assert "other" not in named
+    path = Path(name.format("gemm"))
+    assert find_workload(str(path)) == (path if path.suffix else shipped[1])
+
+
+def test_a_name_that_only_a_trace_has_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.json").write_text(TRACE)
+    with pytest.raises(HwgenError) as caught:
+        find_workload("mine")
+    found = caught.value.diagnostic
+    assert (found.code, found.found) == (
+        "H003", "mine, and mine.json here, which has neither tensors nor compute",
+    )  # fmt: skip
+    assert found.repair == "name mine.json with its ending, to see what it lacks"
+
+
+@pytest.mark.parametrize("folder", ["", "workloads"])
+def test_a_trace_beside_a_workload_does_not_hide_it(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    mine = Path(folder) / "mine.yaml"
+    mine.parent.mkdir(exist_ok=True)
+    mine.write_text("name: mine\ntensors: {}\n")
+    mine.with_suffix(".json").write_text(TRACE)
+    assert find_workload("mine") == mine
+    assert mine in [w.path for w in resolve("vta", [], []).workloads]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name: mine\ncompute: [\n",
+        '{"name": "mine", "compute": [',
+        "# A comment\n\n{name: mine, tensors: {}}\n",
+        '\ufeff"tensors" : {}\n',
+        "---\n  name: mine\n  tensors: {}\n",
+        "memories: {}\ntensors: {}\n",
+    ],
+)
+def test_a_workload_here_may_be_broken(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is found by its name, so that its errors are told."""
+    monkeypatch.chdir(tmp_path)
+    Path("gemm.yaml").write_text(text, encoding="utf-8")
+    assert find_workload("gemm") == Path("gemm.yaml")
 
 
 def test_a_mistyped_name_of_a_file_here_is_repaired(project: Path) -> None:
