@@ -2,7 +2,8 @@
 
 Model: one request per cycle, granted by fixed priority, of each reader one per `request_cycles`;
 at most `in_flight_bursts` requests are outstanding over all readers; memory answers in the order
-of the requests, the first beat `latency_cycles` after its request, then one beat per cycle.
+of the requests, the first beat `latency_cycles` after its request, then one beat per cycle. With
+`last_beat_blocks_request`, no request is made in a cycle in which the last beat of a burst arrives.
 """
 
 from __future__ import annotations
@@ -132,12 +133,15 @@ class Reader:
 class ReadBus:
     """State of a bus's read side. `ends`: when the last `in_flight_bursts` bursts are complete."""
 
-    __slots__ = ("_alone", "ends", "last_issue", "latency", "readers", "spacing", "window")
+    __slots__ = ("_alone", "_bus", "blocked", "ends", "last_issue", "latency", "readers",
+                 "spacing", "window")  # fmt: skip
 
     def __init__(self, bus: Bus) -> None:
+        self._bus = bus
         self.latency = bus.read.latency_cycles
         self.window = max(1, bus.read.in_flight_bursts)
         self.spacing = bus.read.request_cycles
+        self.blocked = bus.read.last_beat_blocks_request
         self.ends: deque[int] = deque([0] * self.window, self.window)
         self.last_issue = -1
         self.readers: list[Reader] = []
@@ -147,10 +151,7 @@ class ReadBus:
         """On an idle bus: cycle of the last request, and ends of the last bursts, from 0."""
         known = self._alone.get(bursts)
         if known is None:
-            idle = ReadBus.__new__(ReadBus)
-            idle.latency, idle.window, idle.spacing = self.latency, self.window, self.spacing
-            idle.ends = deque([0] * self.window, self.window)
-            idle.last_issue = -1
+            idle = ReadBus(self._bus)
             reader = Reader(0, 0, 0, bursts)
             idle._issue(reader, FOREVER, FOREVER)
             tail = min(bursts.count, self.window)
@@ -167,10 +168,17 @@ class ReadBus:
         slot = max(self.last_issue + 1, self.ends[0])
         best, when = self.readers[0], FOREVER
         for reader in self.readers:
-            at = reader.ready if reader.ready > slot else slot
+            at = self._open(reader.ready if reader.ready > slot else slot)
             if at < when or (at == when and reader.priority < best.priority):
                 best, when = reader, at
         return when, best
+
+    def _open(self, cycle: int) -> int:
+        """The first cycle from one on in which a request may be made, of what is under way."""
+        if self.blocked:
+            while cycle < self.ends[-1] and cycle + 1 in self.ends:
+                cycle += 1
+        return cycle
 
     def advance(self, when: int, reader: Reader, horizon: int) -> bool:
         """Issue requests of `reader`, chosen by `next_request`, before cycle `horizon` or until
@@ -197,7 +205,9 @@ class ReadBus:
         beats, count, uniform = reader.bursts.beats, reader.bursts.count, reader.bursts.uniform
         index, ready = reader.index, reader.ready
         issue, end = self.last_issue, ends[-1]
-        steady_from = index + window if uniform >= spacing else count
+        # Ends that follow each other cycle by cycle would block the requests that wait for them.
+        repeats = uniform >= spacing and not (self.blocked and uniform == 1)
+        steady_from = index + window if repeats else count
         while index < count:
             follow = ends[-1] - ends[0] == (window - 1) * uniform
             if index >= steady_from and follow and max(issue + 1, ready) <= ends[0]:
@@ -209,8 +219,8 @@ class ReadBus:
                     ready = issue + spacing
                     continue
             free = max(issue + 1, ends[0])
-            at = max(free, ready)
-            if at >= horizon or (at > free and between < at):
+            at = self._open(max(free, ready))
+            if at >= horizon or (at > free and self._open(max(free, between)) < at):
                 break
             end = max(at + latency, end) + beats[index]
             ends.append(end)

@@ -40,8 +40,9 @@ class Channel:
     `latency_cycles`: from a request to its first beat (read), or from the last beat to the
     response (write). `in_flight_bursts`: bursts outstanding at once; one means that a burst
     waits for the response of the one before. `request_cycles`: from one request of an access to
-    its next at least. `posted_bursts`: of writes, bursts of a unit that wait in a buffer while it
-    goes on; 0: it waits for the last response.
+    its next at least. `last_beat_blocks_request`: of reads, no request is made in a cycle in which
+    the last beat of a burst arrives. `posted_bursts`: of writes, bursts of a unit that wait in a
+    buffer while it goes on; 0: it waits for the last response.
     """
 
     latency_cycles: int
@@ -49,6 +50,7 @@ class Channel:
     cycles_per_entry: int = 0
     request_cycles: int = 1
     posted_bursts: int = 0
+    last_beat_blocks_request: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,12 @@ from hwgen.spec.hardware import Bus, Channel, Fetch, Intrinsic
 from hwgen.spec.limits import MAX_EXTENT
 from hwgen.spec.memory import Memory
 from hwgen.spec.resolve_banks import resolve_banks
-from hwgen.spec.schema import ChannelSchema, HardwareSchema, WriteChannelSchema
+from hwgen.spec.schema import (
+    ChannelSchema,
+    HardwareSchema,
+    ReadChannelSchema,
+    WriteChannelSchema,
+)
 from hwgen.spec.source import FieldPath
 
 _FIELDS = {
@@ -169,6 +174,7 @@ def resolve_bus(context: Context, schema: HardwareSchema, name: str, readers: li
             context.integer(fields.posted_bursts, (*where, "posted_bursts"), 0)
             if isinstance(fields, WriteChannelSchema)
             else 0,
+            isinstance(fields, ReadChannelSchema) and fields.last_beat_blocks_request,
         )
 
     beat = context.integer(bus.beat_bytes, (*path, "beat_bytes"), 1)

@@ -157,6 +157,13 @@ class ChannelSchema(Model):
     """Cycles that each entry takes at least, however few its beats."""
 
 
+class ReadChannelSchema(ChannelSchema):
+    """The direction of a bus that is read."""
+
+    last_beat_blocks_request: bool = False
+    """No request is made in a cycle in which the last beat of a burst arrives, of any reader."""
+
+
 class WriteChannelSchema(ChannelSchema):
     """The direction of a bus that is written."""
 
@@ -173,7 +180,7 @@ class BusSchema(Model):
     """Bytes moved per cycle."""
     burst: BurstSchema
     """How transfers are cut into bursts."""
-    read: ChannelSchema
+    read: ReadChannelSchema
     """Towards the chip."""
     write: WriteChannelSchema
     """Away from the chip."""

@@ -55,11 +55,12 @@ def run_through_shim(
     return [run.outputs for run in runs]
 
 
-def modelled_cycles(source: CSource, inputs: Arrays, latency_cycles: int = 20) -> int:
-    """Cycles of the emitted C's instruction stream under the independent timing rules."""
+def modelled_cycles(source: CSource, inputs: Arrays, read: int = 20, write: int = 20) -> int:
+    """Cycles of the emitted C's instruction stream under the independent timing rules, at latencies
+    of reads and writes."""
     (run,) = harness.run_shim(source, inputs, ("compute_first",), trace=True)
     assert run.error == 0, run.message
-    return rtl_model.run_trace(run.trace, latency_cycles, latency_cycles).total_cycles
+    return rtl_model.run_trace(run.trace, read, write).total_cycles
 
 
 def random_inputs(source: CSource, seed: int = 0) -> dict[str, NDArray[Any]]:

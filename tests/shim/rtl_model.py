@@ -1,10 +1,9 @@
 """Cycles of an instruction stream, from the measured rules of the default configuration's RTL.
 
 Independent of the compiler's own timing model: its input is the trace that the shim writes, and
-its rules are stated here as events. Units run in order; loads issue bursts that share one read
-channel, each at most one every two cycles; instructions arrive by fetch. A call of n cycles that
-starts in cycle s occupies s to s + n - 1; what waits for it, on its unit or by a token, can start
-in s + n.
+its rules are run here one cycle after another. Units run in order; loads issue bursts that share
+one read channel; instructions arrive by fetch. A call of n cycles that starts in cycle s occupies
+s to s + n - 1; what waits for it, on its unit or by a token, can start in s + n.
 """
 
 from __future__ import annotations
@@ -19,11 +18,13 @@ BURST_BYTES = 128
 WINDOW_BURSTS = 16
 READER_CYCLES = 2
 """From one request of a reader to its next; those of others go out between."""
+LEAD_CYCLES = 2
+"""From the start of a load to its first request: the fixed part's other cycles come at the end."""
 QUEUE_ENTRIES = 512
 GROUP_CALLS = 8
-GROUP_BEATS = 16
-FETCH_OVERHEAD_CYCLES = 10
-"""From the last group's arrival to the next request: 27 = 16 beats, 1 to arrive, and these."""
+CALL_BEATS = 2
+FETCH_CYCLES = 2
+"""From a group's last beat to its first call; from its last call to the next group's request."""
 
 _PRIORITY = {"fetch": 0, "uop": 1, "inp": 2, "wgt": 3, "acc": 4}
 _READER = {0: "uop", 1: "wgt", 2: "inp", 3: "acc"}
@@ -39,12 +40,14 @@ class Timing:
 
 @dataclass
 class _Read:
-    """A load that waits for its bursts; `ready`: when it may request the next one."""
+    """A load that waits for its bursts; `ready`: when it may request the next one; `left`: beats
+    that have not come; `tail`: cycles after the last of them."""
 
     reader: str
     ready: int
     beats: deque[int]
     tail: int
+    left: int = 0
     stage: int = 0
     step: dict[str, Any] = field(default_factory=dict[str, Any])
     start: int = 0
@@ -78,8 +81,18 @@ def _beats(step: dict[str, Any]) -> deque[int]:
     return deque(-(-part // BEAT_BYTES) for part in parts)
 
 
+@dataclass
+class _Burst:
+    """A burst under way; `due`: when its first beat can come."""
+
+    read: _Read
+    due: int
+    left: int
+
+
 class _Machine:
     def __init__(self, trace: Sequence[dict[str, Any]], latency: int, write_latency: int) -> None:
+        assert latency >= 1, "a beat comes after its request"
         self.trace, self.latency, self.write_latency = trace, latency, write_latency
         self.queues: dict[int, deque[tuple[int, int]]] = {s: deque() for s in (1, 2, 3)}
         self.free = {1: 0, 2: 0, 3: 0}
@@ -89,19 +102,20 @@ class _Machine:
             edge: deque() for edge in ((1, 2), (2, 1), (2, 3), (3, 2))
         }
         self.reads: list[_Read] = []
-        self.last_grant, self.data_free = 0, 0
-        self.completed: deque[int] = deque(maxlen=WINDOW_BURSTS)
+        self.under_way: deque[_Burst] = deque()
         self.next_call, self.arrived, self.last_dispatch = 0, 0, 0
         self.group_ready = 0
         self.room_since = {1: 0, 2: 0, 3: 0}
         self.finish = 0
-        self._request_group(1)
+        self._request_group(0)
 
     # --- fetch ---
 
     def _request_group(self, ready: int) -> None:
         if self.arrived < len(self.trace):
-            self.reads.append(_Read("fetch", ready, deque([GROUP_BEATS]), 1))
+            calls = min(GROUP_CALLS, len(self.trace) - self.arrived)
+            beats = calls * CALL_BEATS
+            self.reads.append(_Read("fetch", ready, deque([beats]), FETCH_CYCLES, beats))
 
     def _dispatch(self) -> None:
         """Move what has arrived into the queues, one call per cycle, in order."""
@@ -114,8 +128,7 @@ class _Machine:
             self.last_dispatch = at
             self.next_call += 1
             if self.next_call == self.arrived:
-                spent = min(GROUP_CALLS, self.next_call) - 1
-                self._request_group(at + FETCH_OVERHEAD_CYCLES - spent)
+                self._request_group(at + FETCH_CYCLES)
 
     # --- calls ---
 
@@ -144,9 +157,10 @@ class _Machine:
         kind = step["kind"]
         if kind in ("load", "load_uop") and step["x"] and step["y"]:
             fixed = 4 if kind == "load_uop" else 5
+            beats = _beats(step)
             read = _Read(
-                _READER[step["memory"]], now + 1, _beats(step),
-                fixed - 1 + self._padding(step), stage, step, now,
+                _READER[step["memory"]], now + LEAD_CYCLES, beats,
+                fixed - LEAD_CYCLES + self._padding(step), sum(beats), stage, step, now,
             )  # fmt: skip
             self.reads.append(read)
             self.waiting[stage] = read
@@ -187,42 +201,53 @@ class _Machine:
 
     # --- the read channel ---
 
-    def _grant_time(self) -> int | None:
-        if not self.reads:
-            return None
-        ready = min(read.ready for read in self.reads)
-        slot = self.completed[0] if len(self.completed) == WINDOW_BURSTS else 0
-        return max(ready, self.last_grant + 1, slot)
+    def _beat(self, now: int) -> bool:
+        """Let a beat come: bursts in the order of their requests. Whether it is a burst's last."""
+        if not self.under_way or self.under_way[0].due > now:
+            return False
+        burst = self.under_way[0]
+        burst.left -= 1
+        burst.read.left -= 1
+        if burst.left:
+            return False
+        self.under_way.popleft()
+        if not burst.read.left:
+            self._complete(burst.read, now + 1)
+        return True
 
-    def _grant(self, now: int) -> None:
-        asking = [read for read in self.reads if read.ready <= now]
-        read = min(asking, key=lambda r: _PRIORITY[r.reader])
-        done = max(now + self.latency, self.data_free) + read.beats.popleft()
-        self.last_grant, self.data_free = now, done
-        read.ready = now + READER_CYCLES
-        self.completed.append(done)
-        if read.beats:
-            return
-        self.reads.remove(read)
+    def _complete(self, read: _Read, end: int) -> None:
         if read.reader == "fetch":
             self.arrived += min(GROUP_CALLS, len(self.trace) - self.arrived)
-            self.group_ready = done + read.tail
+            self.group_ready = end + read.tail
             self._dispatch()
         else:
-            self._end(read.stage, read.step, read.start, done + read.tail)
+            self._end(read.stage, read.step, read.start, end + read.tail)
+
+    def _request(self, now: int) -> None:
+        """Let the first reader that asks make a request."""
+        asking = [read for read in self.reads if read.ready <= now]
+        if not asking:
+            return
+        read = min(asking, key=lambda r: _PRIORITY[r.reader])
+        self.under_way.append(_Burst(read, now + self.latency, read.beats.popleft()))
+        read.ready = now + READER_CYCLES
+        if not read.beats:
+            self.reads.remove(read)
 
     def run(self) -> Timing:
+        now = 0
         while True:
             starts = [(t, s) for s in (1, 2, 3) if (t := self._start_time(s)) is not None]
-            grant = self._grant_time()
-            if grant is None and not starts:
+            if starts and min(starts)[0] <= now:
+                self._start(min(starts)[1], min(starts)[0])
+                continue
+            if not (starts or self.reads or self.under_way):
                 break
-            if starts and (grant is None or min(starts)[0] <= grant):
-                now, stage = min(starts)
-                self._start(stage, now)
-            else:
-                assert grant is not None
-                self._grant(grant)
+            free = len(self.under_way) < WINDOW_BURSTS
+            # A place is free the cycle after a burst's last beat, in which nothing is requested.
+            if not self._beat(now) and free:
+                self._request(now)
+            now += 1
         left = len(self.trace) - self.next_call + sum(map(len, self.queues.values()))
         assert left == 0, f"deadlock: {left} calls wait"
         return Timing(self.finish + 2, self.busy)

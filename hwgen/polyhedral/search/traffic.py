@@ -232,7 +232,9 @@ def _bus_cycles(
     bursts, beats = cut(burst_bytes), cut(bus.beat_bytes)
     entries = rows * run * block.entries
     data = entries * channel.cycles_per_entry if channel.cycles_per_entry else beats
-    requests = bursts * channel.request_cycles
+    # A last beat keeps one request back: at most one goes out in two cycles.
+    apart = max(channel.request_cycles, 1 + channel.last_beat_blocks_request)
+    requests = bursts * apart
     if channel.in_flight_bursts == 1:
         cycles = np.maximum(data + bursts * channel.latency_cycles, requests)
     else:

@@ -75,10 +75,11 @@ def test_read_alone_follows_the_window_formula(latency: int, beats: int, count: 
 
 
 @pytest.mark.parametrize("latency", [5, 20, 400])
-@pytest.mark.parametrize("beats", [1, 3, 16])
-def test_skipping_equal_bursts_changes_nothing(latency: int, beats: int) -> None:
-    fast = ReadBus(replace(BUS, read=Channel(latency, 16)))
-    slow = ReadBus(replace(BUS, read=Channel(latency, 16)))
+@pytest.mark.parametrize("beats", [1, 2, 3, 16])
+@pytest.mark.parametrize("blocks", [False, True])
+def test_skipping_equal_bursts_changes_nothing(latency: int, beats: int, blocks: bool) -> None:
+    channel = Channel(latency, 16, last_beat_blocks_request=blocks)
+    fast, slow = (ReadBus(replace(BUS, read=channel)) for _ in range(2))
     tagged = equal_bursts(150, beats)
     plain = equal_bursts(150, beats)
     plain.uniform = 0
@@ -141,6 +142,14 @@ def test_requests_of_another_reader_lie_between_those_of_one() -> None:
     assert requests(bus) == [(0, 40), (1, 41), (0, 42), (1, 43), (0, 44), (0, 46)]
 
 
+def test_no_request_is_made_while_a_last_beat_arrives() -> None:
+    """Bursts of two beats end at 7, 9, 11, 13: nothing is requested in 6, 8, 10 and 12."""
+    channel = Channel(5, 16, last_beat_blocks_request=True)
+    bus = ReadBus(replace(BUS, read=channel))
+    bus.readers.append(Reader(0, 1, 0, equal_bursts(10, 2)))
+    assert [at for _, at in requests(bus)] == [0, 1, 2, 3, 4, 5, 7, 9, 11, 13]
+
+
 @pytest.mark.parametrize(("spacing", "cycles"), [(1, 20 + 40), (2, 20 + 79), (3, 20 + 118)])
 def test_bursts_shorter_than_the_time_between_requests(spacing: int, cycles: int) -> None:
     bus = ReadBus(replace(BUS, read=Channel(20, 64, request_cycles=spacing)))
@@ -150,9 +159,12 @@ def test_bursts_shorter_than_the_time_between_requests(spacing: int, cycles: int
 Drawn = tuple[int, int, int, int]
 
 
-def plainly(latency: int, window: int, spacing: int, readers: list[Drawn]) -> dict[int, int]:
+def plainly(
+    latency: int, window: int, spacing: int, blocks: bool, readers: list[Drawn]
+) -> dict[int, int]:
     """Ends by the rules alone, one cycle after another: at most one request in each, the first
-    reader's that may make one while fewer than `window` bursts are under way."""
+    reader's that may make one while fewer than `window` bursts are under way; `blocks`: and in
+    which no burst's last beat arrives."""
     left = {n: count for n, (_, _, count, _) in enumerate(readers)}
     ready = {n: start for n, (_, start, _, _) in enumerate(readers)}
     under_way: list[int] = []
@@ -161,6 +173,8 @@ def plainly(latency: int, window: int, spacing: int, readers: list[Drawn]) -> di
     while left:
         under_way = [end for end in under_way if end > cycle]
         asking = [n for n in left if ready[n] <= cycle]
+        if blocks and cycle + 1 in under_way:
+            asking = []
         if asking and len(under_way) < window:
             n = min(asking, key=lambda n: readers[n][0])
             data = max(cycle + latency, data) + readers[n][3]
@@ -172,20 +186,22 @@ def plainly(latency: int, window: int, spacing: int, readers: list[Drawn]) -> di
 
 
 @given(
-    st.integers(0, 40),
+    st.integers(0, 200),
     st.integers(1, 6),
     st.integers(1, 5),
+    st.booleans(),
     st.lists(st.tuples(st.integers(0, 60), st.integers(1, 30), st.integers(1, 9)), min_size=1,
              max_size=3),
 )  # fmt: skip
 def test_readers_share_the_bus_as_the_rules_say(
-    latency: int, window: int, spacing: int, drawn: list[tuple[int, int, int]]
+    latency: int, window: int, spacing: int, blocks: bool, drawn: list[tuple[int, int, int]]
 ) -> None:
     readers = [(n, start, count, beats) for n, (start, count, beats) in enumerate(drawn)]
-    bus = ReadBus(replace(BUS, read=Channel(latency, window, request_cycles=spacing)))
+    channel = Channel(latency, window, request_cycles=spacing, last_beat_blocks_request=blocks)
+    bus = ReadBus(replace(BUS, read=channel))
     for n, (priority, start, count, beats) in enumerate(readers):
         bus.readers.append(Reader(n, priority, start, equal_bursts(count, beats)))
-    assert finish_times(bus) == plainly(latency, window, spacing, readers)
+    assert finish_times(bus) == plainly(latency, window, spacing, blocks, readers)
 
 
 @pytest.mark.parametrize("flight", [1, 4])
