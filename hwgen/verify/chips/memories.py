@@ -66,8 +66,8 @@ def without_addresses(spec: Spec) -> None:
 
 
 def draw_buses(spec: Spec, pick: Pick) -> None:
-    """Narrow and wide buses, short and long bursts, much and little in flight, posted writes, requests
-    that a last beat keeps back."""
+    """Narrow and wide buses, short and long bursts, much and little in flight, posted writes,
+    requests that a last beat keeps back."""
     for bus in spec["buses"].values():
         bus["beat_bytes"] = pick((8, 1, 2, 4, 32))
         bus["burst"] = {"beats": pick((16, 1, 3, 4)), "boundary_bytes": pick((128, 32, 4096, 96))}
