@@ -83,7 +83,7 @@ def _intrinsic_operators(intrinsic: Intrinsic) -> Iterator[str]:
 
 
 def _operators(steps: Iterable[_Step], type_of: TypeOf) -> Iterator[str]:
-    """ "float" for values of floats, and all operators of those that are no terms of sums."""
+    """All operators in values of floats that are no terms of sums, and "float" for any value."""
     for step in steps:
         inside = tuple(_without_indices(step.value))
         if any(_is_float(part, type_of) for part in inside):

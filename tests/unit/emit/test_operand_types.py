@@ -20,15 +20,15 @@ from hwgen.codegen.c_names import C_TYPES
 from hwgen.codegen.c_value import ValueText, value_helpers
 from hwgen.model.compiled import have_compiler
 from hwgen.model.numeric import STORAGE, Array, Value, evaluate, load, store
-from hwgen.spec.expression import DTYPES, Access, Binary, Call, Cast, Const, Expr, Unary
+from hwgen.spec.expression import DTYPES, Access, Const, Expr, Unary
 from hwgen.spec.typecheck import (
     ExpressionTypeError,
     dtype_of,
     integer_range,
     is_float,
-    own_dtype,
     promoted,
 )
+from tests.drawn_values import CONSTANTS, OPERATORS, joined, well_typed
 from tests.sampling import THOROUGH
 from tests.unit.emit.test_expressions import compiled
 
@@ -36,11 +36,6 @@ needs_compiler = pytest.mark.skipif(not have_compiler(), reason="no C compiler")
 
 INTEGERS = tuple(d for d in DTYPES if not is_float(d))
 REALS = tuple(d for d in DTYPES if is_float(d))
-OPERATORS = ("+", "-", "*", "//", "%", "<<", ">>", "<", "<=", ">", ">=", "==", "!=", "min", "max")
-NUMBERS = sorted(
-    n + shift for n in (0, 1 << 7, 1 << 8, 1 << 15, 1 << 31, 1 << 32, 1 << 40) for shift in (-1, 0)
-)
-CONSTANTS = sorted({*NUMBERS, *(-n for n in NUMBERS), 2, 3, -3, 7, -(1 << 63), (1 << 63) - 1})
 P, Q = Access("p", ()), Access("q", ())
 
 
@@ -48,15 +43,6 @@ def samples(dtype: str) -> list[int]:
     low, high = integer_range(dtype)
     return [n for n in (low, low + 1, -300, -3, -2, -1, 0, 1, 2, 3, 31, high - 1, high)
             if low <= n <= high]  # fmt: skip
-
-
-def joined(op: str, left: Expr, right: Expr) -> Expr:
-    """The operator's value as a number."""
-    if op in ("min", "max"):
-        return Call(op, (left, right))
-    made = Binary(op, left, right)  # pyright: ignore[reportArgumentType]
-    truth = op in ("<", "<=", ">", ">=", "==", "!=")
-    return Call("select", (made, Const(1), Const(0))) if truth else made
 
 
 # What C says, on Python's integers: promotion, the common type, wrap-around.
@@ -260,47 +246,6 @@ def test_c_converts_its_operands(tmp_path: Path) -> None:
 # Expressions of several operators: what one converts, the next one reads.
 
 
-def drawn(pick: Random, depth: int) -> Expr:
-    """An expression, well typed or not."""
-    if depth == 0 or pick.random() < 0.15:
-        number = pick.choice((*CONSTANTS, 0.1, -2.5, 3, -3, 1, 2))
-        return pick.choice((P, Q, P, Q, Const(number)))
-    a, b = drawn(pick, depth - 1), drawn(pick, depth - 1)
-    match pick.choice(("binary", "binary", "binary", "cast", "unary", "call", "select")):
-        case "cast":
-            return Cast(pick.choice(tuple(DTYPES)), a)
-        case "unary":
-            return Unary("-", a)
-        case "call":
-            function = pick.choice(("min", "max", "clip", "abs", "sqrt", "round", "floor", "ceil"))
-            count = {"min": 2, "max": 2, "clip": 3}.get(function, 1)
-            return Call(function, (a, b, drawn(pick, depth - 1))[:count])
-        case "select":
-            chosen = Binary(pick.choice(("<", "<=", "==")), a, b)
-            return Call("select", (chosen, b, drawn(pick, depth - 1)))
-        case _:
-            op = pick.choice((*OPERATORS, "/", "+", "-", "*"))
-            if op in ("//", "%"):
-                b = Call("select", (Binary("==", b, Const(0)), Const(pick.choice((1, -1, 7))), b))
-            if op in ("<<", ">>"):
-                b = Const(pick.randrange(32))
-            return joined(op, a, b)
-
-
-def well_typed(count: int, seed: int) -> list[tuple[Expr, str, str, str]]:
-    """Expressions with the types of `p` and `q` and their own."""
-    pick, found = Random(seed), list[tuple[Expr, str, str, str]]()
-    while len(found) < count:
-        p, q, expr = pick.choice(tuple(DTYPES)), pick.choice(tuple(DTYPES)), drawn(pick, 3)
-        try:
-            dtype = own_dtype(expr, lambda a, p=p, q=q: p if a == P else q)
-        except ExpressionTypeError:
-            continue
-        if dtype not in ("", "bool"):
-            found.append((expr, p, q, dtype))
-    return found
-
-
 def stored_samples(dtype: str) -> Array:
     if not is_float(dtype):
         return np.array(samples(dtype), STORAGE[dtype])
@@ -311,8 +256,12 @@ def stored_samples(dtype: str) -> Array:
 @needs_compiler
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=THOROUGH) for n in range(1, 8))])
 def test_c_and_the_reference_agree_on_expressions(seed: int, tmp_path: Path) -> None:
-    helpers = value_helpers("t")
-    drawn_cases = well_typed(1500, seed)
+    pick, helpers = Random(seed), value_helpers("t")
+    drawn_cases: list[tuple[Expr, str, str, str]] = []
+    for _ in range(1500):
+        p, q = pick.choice(tuple(DTYPES)), pick.choice(tuple(DTYPES))
+        expr, dtype = well_typed(pick, 3, {P: p, Q: q})
+        drawn_cases.append((expr, p, q, dtype))
     bodies: list[str] = []
     for number, (expr, p, q, dtype) in enumerate(drawn_cases):
         types = {"p": p, "q": q}
