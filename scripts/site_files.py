@@ -19,7 +19,7 @@ from typing import Any, cast
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {
     "README.md": "overview.md", "CONTRIBUTING.md": "contributing.md",
-    "CHANGELOG.md": "changelog.md",
+    "CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md",
 }  # fmt: skip
 """Files of the repository that are pages of the site, and what they are called there."""
 

@@ -110,6 +110,8 @@ def _source(
         emit_vendor(written, hardware, summary),
         declared,
         emit_model(plan, hardware, summary),
+        # All else in the model's file are hwgen's own words, and names.
+        foreign=hardware.foreign if plan.program.codes else "",
     )
 
 
