@@ -158,13 +158,16 @@ def _halves(value: int) -> Iterator[int]:
 def exceeds(schedule: Schedule, script: str, file: str, error: HwgenError) -> HwgenError:
     """The error of a script's schedule whose buffers exceed a memory, with lines that fit. `file`:
     "" where the schedule was not read from one."""
-    given, made = _Script(schedule, script, error), calls(script)
+    made = schedule.edits()
+    if len(calls(script)) != len(made):
+        script = schedule.trace()  # Some lines say more than one edit, or none.
+    given = _Script(schedule, script, error)
     known = error.diagnostic.location
 
     def place(edit: int) -> str:
-        return f"{file}:{made[edit].lineno}" if file else f"edit {edit + 1}"
+        return f"{file}:{made[edit].line}" if file else f"edit {edit + 1}"
 
-    padding = [n for n, e in enumerate(schedule.edits()) if e.primitive == "storage_align"]
+    padding = [n for n, e in enumerate(made) if e.primitive == "storage_align"]
     if padding and not given.refusal(with_lines(script, dict.fromkeys(padding, ""))):
         at = ", ".join(map(place, padding))
         return _told(
@@ -179,8 +182,7 @@ def exceeds(schedule: Schedule, script: str, file: str, error: HwgenError) -> Hw
         where = f"behind {place(moved[0])}:"
         return _told(error, "\n".join(["a copy further inside", where, moved[1]]), known)
     lines = given.lines(values)
-    first = made[min(lines)]
-    where = Location(file, first.lineno, 1) if file else known
+    where = Location(file, made[min(lines)].line, 1) if file else known
     shown = [f"{place(n)}: {line}" for n, line in lines.items()]
     return _told(error, "\n".join(["the nearest that fits:", *shown]), where)
 
