@@ -48,6 +48,7 @@ def build(
     dtypes: Mapping[str, str] | None = None,
     options: SearchOptions | Options | None = None,
     objective: Objective | None = None,
+    trust: bool = False,
 ) -> Kernel:
     """Compile a workload for a chip, whatever kind of chip it is.
 
@@ -62,6 +63,8 @@ def build(
         options: of the search: `SearchOptions` for units, `autoschedule.Options` for a processor.
         objective: what the search looks for, in place of that of the options: `cycles`, `traffic`
             (off-chip bytes) or `energy`, which takes a chip whose file has energies.
+        trust: whether C with text of the chip's templates may run on this machine, where the chip
+            is, or has, a processor and does not come with hwgen (SECURITY.md).
 
     Raises:
         HwgenError: H050 another argument than these; H426 where the chip has nothing of the
@@ -71,7 +74,7 @@ def build(
     """
     _known("engine", engine, get_args(Engine))
     _known("objective", objective or OBJECTIVES[0], OBJECTIVES)
-    hardware, beside = find_chip(chip)
+    hardware, beside = find_chip(chip, trust=trust)
     wanted = find_computation(workload, sizes, beside, dtypes)
     text, file = script_text(script, wanted, hardware)
     loops = not hardware.units
@@ -182,7 +185,8 @@ class Kernel(Brief):
 
         Raises:
             HwgenError: H051, H052, H053 other inputs; H703, H704, H705 where the C cannot be
-                compiled; H792 too large to be run; H7xx a defect, told by the checks of a run.
+                compiled; H707 where it has text of a spec that is not trusted; H792 too large to be
+                run; H7xx a defect, told by the checks of a run.
         """
         outputs = tuple(self._run(bind_inputs(self.workload, places, named)).values())
         return outputs[0] if len(outputs) == 1 else outputs
@@ -201,7 +205,8 @@ class Kernel(Brief):
 
     def check(self, seed: int = 0) -> Examination:
         """Run it on inputs drawn from a seed, in the simulator and, unless the engine is `python`,
-        as C where it can be compiled; hold every check and compare with the reference.
+        as C where it can be compiled and is trusted; hold every check and compare with the
+        reference.
 
         Raises:
             HwgenError: as `examine`.

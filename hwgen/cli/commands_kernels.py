@@ -31,6 +31,7 @@ from hwgen.cli.options import (
     SpecOption,
     SweepOption,
     TraceOption,
+    TrustOption,
     WorkloadOption,
     choice,
     choices,
@@ -264,6 +265,7 @@ def simulate(
             "C model), or both, the C where there is a compiler.",
         ),
     ] = Engine.BOTH,
+    trust: TrustOption = False,
     report: ReportOption = None,
     trace: TraceOption = None,
     script: ScriptOption = None,
@@ -277,7 +279,8 @@ def simulate(
     """Run a compiled workload, simulated and as C, and compare it with the reference.
 
     Prints the cycles, how busy each unit was, the traffic and conflicts. Exit status 1 where the
-    outputs differ.
+    outputs differ. The C runs on this machine: of a processor's file from elsewhere, whose text it
+    holds, only with --trust.
     """
     wanted = one(workload)
     if schedule and (script is not None or no_auto):
@@ -298,6 +301,7 @@ def simulate(
             data=data.value,
             schedule=schedule,
             engine=engine.value,
+            trust=trust,
             search=search,
             pictures=Pictures(report, trace),
             script=Script(script, auto=not no_auto),

@@ -18,6 +18,7 @@ from hwgen.cli.options import (
     JsonOption,
     SeedOption,
     SetOption,
+    TrustOption,
     choice,
     choices,
     epilog,
@@ -134,11 +135,13 @@ def verify(
         ),
     ] = None,
     seed: SeedOption = 0,
+    trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Look for a kernel that is wrong, with random sizes, data and schedules.
 
-    Every example is compiled and checked in every way there is. A failure is reduced to the
+    Every example is compiled and checked in every way there is, the C of it too, which runs on this
+    machine: of a processor's file from elsewhere only with --trust. A failure is reduced to the
     smallest one and printed as a command; the exit status is then 1.
     """
     campaigns = {"--chips": chips, "--schedules": schedules, "--workloads": natural}
@@ -175,8 +178,9 @@ def verify(
             body.verify_workloads(spec, natural, seed, jobs, runs, as_json=as_json)
             return
         if schedules is not None:
-            body.verify_schedules(spec, schedules, seed, jobs, as_json=as_json)
+            body.verify_schedules(spec, schedules, seed, jobs, trust=trust, as_json=as_json)
             return
         assert spec is not None
         wanted, count = workloads or [], examples or EXAMPLES
-        body.verify(spec, wanted, settings or [], count, seed, dtypes or [], as_json=as_json)
+        drawn_from = (wanted, settings or [], count, seed, dtypes or [])
+        body.verify(spec, *drawn_from, trust=trust, as_json=as_json)

@@ -122,8 +122,8 @@ def _check_stage(stage: str | None, hardware: HardwareSpec) -> None:
     )
 
 
-def load(request: Request, search: Search) -> HardwareSpec:
-    """The chip of a request.
+def load(request: Request, search: Search, *, trust: bool = False) -> HardwareSpec:
+    """The chip of a request; `trust` as in `load_hardware`.
 
     Raises:
         HwgenError: as `load_hardware`; H426 where it has nothing of the search's objective.
@@ -131,7 +131,7 @@ def load(request: Request, search: Search) -> HardwareSpec:
     from hwgen.polyhedral.search.objective import check_objective
     from hwgen.spec.load import load_hardware
 
-    hardware = load_hardware(request.spec, dict(request.parameters))
+    hardware = load_hardware(request.spec, dict(request.parameters), trust=trust)
     check_objective(hardware, search.objective)
     return hardware
 

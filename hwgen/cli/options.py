@@ -168,6 +168,14 @@ JsonOption = Annotated[
         "--json", help="Print one JSON object instead, errors included (docs/cli.md, JSON)."
     ),
 ]
+TrustOption = Annotated[
+    bool,
+    typer.Option(
+        "--trust",
+        help="Compile and run C with text of SPEC on this machine: the file of a processor that "
+        "does not come with hwgen needs it (SECURITY.md).",
+    ),
+]
 SeedOption = Annotated[
     int, typer.Option("--seed", min=0, metavar="S", help="Seed of everything random.")
 ]

@@ -37,6 +37,7 @@ def simulate(
     data: Style,
     schedule: int,
     engine: Engine,
+    trust: bool,
     search: Search,
     pictures: Pictures,
     script: Script = NO_SCRIPT,
@@ -50,7 +51,7 @@ def simulate(
     from hwgen.verify.room import check_room, check_tensors
 
     request = resolve(spec, [workload], settings, dtypes)
-    hardware = load(request, search)
+    hardware = load(request, search, trust=trust)
     wanted = request.workloads[0]
     loaded = wanted.load()
     check_tensors(loaded, lambda name, value: wanted.load({name: value}))
@@ -83,7 +84,7 @@ def simulate(
         typer.echo(f"wrote       {', '.join(f'{n}.npy' for n in outputs)} to {output_dir}")
     for line in pictures.write([compilation]):
         typer.echo(line.replace("wrote ", "wrote       ", 1))
-    typer.echo(run_by(hardware, passed, engine, seconds))
+    typer.echo(run_by(compilation, passed, engine, seconds))
     exact = not any("float" in t.dtype for t in loaded.outputs)
     typer.echo(f"result      {passed.comparison.verdict()}{', bit for bit' * exact}")
 

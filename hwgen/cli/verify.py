@@ -29,6 +29,7 @@ def verify(
     seed: int,
     dtypes: Sequence[str] = (),
     *,
+    trust: bool = False,
     as_json: bool = False,
 ) -> None:
     """Run a campaign; exit status 1 where anything fails, or where nothing could be run."""
@@ -45,13 +46,20 @@ def verify(
             parameters=dict(request.parameters),
             sizes={w.path: dict(w.sizes) for w in request.workloads},
             dtypes={w.path: dict(w.dtypes) for w in request.workloads},
+            trust=trust,
             progress=progress,
         )
     _end(lambda: campaign_text(report), lambda: campaign_record(report), report.ok, as_json)
 
 
 def verify_schedules(
-    spec: str | None, count: int, seed: int, jobs: int | None, *, as_json: bool = False
+    spec: str | None,
+    count: int,
+    seed: int,
+    jobs: int | None,
+    *,
+    trust: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Run a campaign of random schedules; exit status 1 where anything fails or nothing runs.
 
@@ -74,7 +82,9 @@ def verify_schedules(
             from hwgen.report.records import schedules_record
             from hwgen.verify.schedules import schedule_campaign
 
-            made = schedule_campaign(path, count, seed, processes=processes, progress=step)
+            made = schedule_campaign(
+                path, count, seed, trust=trust, processes=processes, progress=step
+            )
             text, record, ok = schedules_text(made), schedules_record(made), made.ok
             interrupted = False
     _end(lambda: text, lambda: record, ok or interrupted, as_json)

@@ -114,7 +114,8 @@ def words(texts: Iterable[str]) -> frozenset[str]:
 
 def comment(text: str) -> str:
     """`text` made safe inside a C comment."""
-    return text.replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?").replace("\\", "/")
+    text = text.replace("\\", "/")  # First: a star before one would end the comment.
+    return text.replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?")
 
 
 def indent(lines: Iterable[str], depth: int = 1) -> list[str]:

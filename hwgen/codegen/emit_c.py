@@ -121,6 +121,8 @@ def _source(plan: HostPlan, vendor: str, declared: str, model: str) -> CSource:
         vendor,
         declared,
         model,
+        # All else in the model's file are hwgen's own words, and names.
+        foreign=hardware.foreign if plan.program.codes else "",
     )
 
 

@@ -30,7 +30,8 @@ class CSource:
     `function`: the function's name. `c`: for the chip, against the vendor's runtime, or in the
     language of a processor. `header`: declares the functions. `model`: a standalone file with the
     same functions against the chip's model; "" where no units are to be modelled. `suffix`: of the
-    file of `c`.
+    file of `c`. `foreign`: a spec that is not trusted, and whose text stands in what would run on
+    this machine; "" where none does.
     """
 
     function: str
@@ -40,6 +41,7 @@ class CSource:
     header: str
     model: str = ""
     suffix: str = ".c"
+    foreign: str = ""
 
     @property
     def files(self) -> dict[str, str]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hwgen.codegen.emit_model import CODES
 from hwgen.codegen.source import CSource, Parameter
-from hwgen.errors import HwgenError
+from hwgen.errors import HwgenError, Location
 from hwgen.model.c_compiler import AS_FOUND, Build, find_compiler, have_compiler, load_library
 from hwgen.model.numeric import STORAGE
 
@@ -104,6 +104,25 @@ def compile_model(source: CSource, build: Build = AS_FOUND) -> CompiledKernel:
     """Compile the model of a kernel, or take it from the cache.
 
     Raises:
-        HwgenError: H703 no C compiler; H704 the compiler fails.
+        HwgenError: H703 no C compiler; H704 the compiler fails; H707 a spec that is not trusted.
     """
+    refuse_foreign(source.foreign)
     return CompiledKernel(source, load_library(source.model, source.function, FLAGS, build))
+
+
+def refuse_foreign(spec: str) -> None:
+    """Refuse to compile and run C with the text of a spec that is not trusted, if there is one.
+
+    Raises:
+        HwgenError: H707.
+    """
+    if spec:
+        raise HwgenError(
+            "H707",
+            "C made of this spec is not run here: nobody has said that the spec is trusted",
+            location=Location(spec),
+            found="a processor's spec that does not come with hwgen; its templates become C",
+            allowed="a chip that comes with hwgen, as it is; one that is trusted; or the simulator "
+            "alone (engine python)",
+            repair="read its templates, then say --trust, in Python trust=True",
+        )

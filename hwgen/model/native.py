@@ -6,7 +6,7 @@ from __future__ import annotations
 from hwgen.codegen.source import CSource
 from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import AS_FOUND, Build, have_compiler, load_library
-from hwgen.model.compiled import CompiledKernel, compile_model
+from hwgen.model.compiled import CompiledKernel, compile_model, refuse_foreign
 from hwgen.spec.hardware import HardwareSpec
 
 FLAGS = ("-std=c11", "-O2", "-fopenmp", "-march=native", "-w")
@@ -25,7 +25,8 @@ def compile_native(
     """Compile a kernel's text, or take it from the cache.
 
     Raises:
-        HwgenError: H703 no C compiler; H704 the compiler fails; H705 the file is not C.
+        HwgenError: H703 no C compiler; H704 the compiler fails; H705 the file is not C; H707 a spec
+            that is not trusted.
     """
     if source.model:
         return compile_model(source, build)
@@ -38,4 +39,5 @@ def compile_native(
             allowed="processors that are programmed in C",
             repair="compile the file with the chip's own tools",
         )
+    refuse_foreign(source.foreign)
     return CompiledKernel(source, load_library(source.c, source.function, FLAGS, build))

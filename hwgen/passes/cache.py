@@ -185,7 +185,8 @@ def canonical(value: object) -> str:
         case frozenset():
             return f"{{{','.join(sorted(map(canonical, cast('frozenset[object]', value))))}}}"
         case _ if is_dataclass(value):
-            named = (f"{f.name}={canonical(getattr(value, f.name))}" for f in fields(value))
+            compared = [f for f in fields(value) if f.compare]
+            named = (f"{f.name}={canonical(getattr(value, f.name))}" for f in compared)
             return f"{type(value).__name__}({','.join(named)})"
         case _:
             raise AssertionError(f"{type(value).__name__} has no canonical text")

@@ -8,7 +8,8 @@ enough, several are halved together; and where no numbers are, a copy is made fu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations
@@ -17,7 +18,7 @@ from hwgen.errors import HwgenError, Location, Tolerating
 from hwgen.passes.trees import compile_tree
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.schedule.script import Edit
-from hwgen.polyhedral.schedule.script_lines import Argument, behind_line, calls, edited, with_lines
+from hwgen.polyhedral.schedule.script_lines import Argument, behind_line, edited, with_lines
 from hwgen.polyhedral.tree.edit import main_site
 
 TRIES = 80
@@ -32,9 +33,9 @@ REFUSED = ("H30", "H40", "H41", "H42", "H50", "H51", "H61", "H62")
 
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """A tile size or number of slots that an edit gives."""
+    """A tile size or number of slots that an edit gives; `line`: where its statement begins."""
 
-    edit: int
+    line: int
     argument: Argument
     value: int
 
@@ -45,22 +46,23 @@ _Values = dict[_Number, int]
 
 @dataclass
 class _Script:
-    """A script that does not fit, and its error. `tries`: schedules lowered until now; `known`: the
-    code and the finding of each that is refused."""
+    """A script that does not fit, and its error. `edits`: those that are a line each, by that;
+    `tries`: schedules lowered until now; `known`: the code and the finding of each that is
+    refused."""
 
     schedule: Schedule
     text: str
+    edits: Mapping[int, Edit]
     error: HwgenError
     tries: int = 0
     known: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
 
     def lines(self, values: _Values) -> dict[int, str]:
-        """The edits that have to be written otherwise."""
+        """The lines that have to be written otherwise."""
         wanted: dict[int, dict[Argument, int]] = {}
         for number, value in values.items():
-            wanted.setdefault(number.edit, {})[number.argument] = value
-        # `edited` changes its argument.
-        return {n: edited(calls(self.text)[n], wanted[n]) for n in sorted(wanted)}
+            wanted.setdefault(number.line, {})[number.argument] = value
+        return {n: edited(self.text, n, wanted[n]) for n in sorted(wanted)}
 
     def _code(self, values: _Values) -> str:
         return self.refusal(with_lines(self.text, self.lines(values)))
@@ -86,7 +88,7 @@ class _Script:
 
     def nearest(self) -> _Values:
         """The smallest change that fits, of those tried; none where there is none."""
-        numbers = [*_numbers(self.schedule.edits())]
+        numbers = [*_numbers(self.edits)]
         found: list[_Values] = []
         least: _Values = {}
         """Of each number alone that is not enough, the smallest value that is legal."""
@@ -109,9 +111,9 @@ class _Script:
         return min(found, key=_change, default=none)
 
     def closer(self) -> tuple[int, str] | None:
-        """An edit behind another, that makes a copy inside loops of its only reader."""
+        """A line behind another, that makes a copy inside loops of its only reader."""
         state = self.schedule.state
-        for number, edit in enumerate(self.schedule.edits()):
+        for number, edit in self.edits.items():
             if edit.primitive != "cache_read" or self.schedule.homes[edit.results[0]]:
                 continue
             copied = edit.results[0]
@@ -158,13 +160,16 @@ def _halves(value: int) -> Iterator[int]:
 def exceeds(schedule: Schedule, script: str, file: str, error: HwgenError) -> HwgenError:
     """The error of a script's schedule whose buffers exceed a memory, with lines that fit. `file`:
     "" where the schedule was not read from one."""
-    given, made = _Script(schedule, script, error), calls(script)
-    known = error.diagnostic.location
+    edits, known = schedule.edits(), error.diagnostic.location
+    lines = [e.line for e in edits] if file else range(1, len(edits) + 1)
+    times = Counter(lines)
+    alone = {n: e for n, e in zip(lines, edits, strict=True) if times[n] == 1}
+    given = _Script(schedule, script, alone, error)
 
-    def place(edit: int) -> str:
-        return f"{file}:{made[edit].lineno}" if file else f"edit {edit + 1}"
+    def place(line: int) -> str:
+        return f"{file}:{line}" if file else f"edit {line}"
 
-    padding = [n for n, e in enumerate(schedule.edits()) if e.primitive == "storage_align"]
+    padding = [n for n, e in alone.items() if e.primitive == "storage_align"]
     if padding and not given.refusal(with_lines(script, dict.fromkeys(padding, ""))):
         at = ", ".join(map(place, padding))
         return _told(
@@ -178,10 +183,9 @@ def exceeds(schedule: Schedule, script: str, file: str, error: HwgenError) -> Hw
             return error
         where = f"behind {place(moved[0])}:"
         return _told(error, "\n".join(["a copy further inside", where, moved[1]]), known)
-    lines = given.lines(values)
-    first = made[min(lines)]
-    where = Location(file, first.lineno, 1) if file else known
-    shown = [f"{place(n)}: {line}" for n, line in lines.items()]
+    changed = given.lines(values)
+    where = Location(file, min(changed), 1) if file else known
+    shown = [f"{place(n)}: {line}" for n, line in changed.items()]
     return _told(error, "\n".join(["the nearest that fits:", *shown]), where)
 
 
@@ -206,8 +210,8 @@ def _change(values: _Values) -> tuple[int, Fraction]:
     return len(values), ratio
 
 
-def _numbers(edits: Sequence[Edit]) -> Iterator[_Number]:
-    for n, edit in enumerate(edits):
+def _numbers(edits: Mapping[int, Edit]) -> Iterator[_Number]:
+    for n, edit in edits.items():
         given: list[tuple[Argument, object]] = []
         match edit.primitive:
             case "split":

@@ -6,7 +6,6 @@ from hwgen.errors import HwgenError, Location
 from hwgen.passes.script_refit import exceeds
 from hwgen.passes.trees import TreeCompilation, compile_tree
 from hwgen.polyhedral.schedule.schedule import Schedule
-from hwgen.polyhedral.schedule.script import line_of
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 
@@ -37,11 +36,11 @@ def _compile(schedule: Schedule, script: str, file: str) -> TreeCompilation:
         return compile_tree(schedule)
     except HwgenError as error:
         if error.code != "H502":
-            raise _placed(error, schedule, script, file) from None
+            raise _placed(error, schedule, file) from None
         raise exceeds(schedule, script, file, error) from None
 
 
-def _placed(error: HwgenError, schedule: Schedule, script: str, file: str) -> HwgenError:
+def _placed(error: HwgenError, schedule: Schedule, file: str) -> HwgenError:
     """The error at the line that names the calls of the block that it is about, where it is about
     one."""
     name = error.diagnostic.field.removeprefix("blocks.")
@@ -49,6 +48,6 @@ def _placed(error: HwgenError, schedule: Schedule, script: str, file: str) -> Hw
     if not file or site is None or site.block.tensorized is None:
         return error
     called = site.block.tensorized.loop or name
-    edits = enumerate(schedule.edits())
-    lines = [n for n, e in edits if e.primitive == "tensorize" and e.arguments[0] == called]
-    return error.at(Location(file, line_of(script, lines[-1]))) if lines else error
+    edits = schedule.edits()
+    lines = [e.line for e in edits if e.primitive == "tensorize" and e.arguments[0] == called]
+    return error.at(Location(file, lines[-1])) if lines else error

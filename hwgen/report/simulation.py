@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hwgen.model.native import runs_here
 from hwgen.passes.nest_pipeline import NestCompilation
 from hwgen.report.text import Measured, cut_short, describe_cycles, title
 from hwgen.spec.table import Cell, table
 
 if TYPE_CHECKING:
     from hwgen.passes.compiled import Compiled
-    from hwgen.spec.hardware import HardwareSpec
     from hwgen.verify.examine import Engine, Examination
 
 
@@ -47,12 +47,15 @@ def simulation_text(compilation: Compiled, passed: Examination) -> str:
     return "\n".join(lines)
 
 
-def run_by(hardware: HardwareSpec, passed: Examination, engine: Engine, seconds: float) -> str:
+def run_by(compilation: Compiled, passed: Examination, engine: Engine, seconds: float) -> str:
     """The line that says who ran, and why the C did not where it was to."""
+    hardware = compilation.hardware
     text, without = "the emitted C on the C model", "no C compiler"
     if not hardware.units and hardware.processor is not None:
         text, language = "the compiled text on this machine", hardware.processor.language
         without = without if language == "c" else f"it is {language}, for another machine"
+    if compilation.source.foreign and runs_here(hardware):
+        without = f"it has text of {compilation.source.foreign}, which --trust lets run here"
     runners = ["the simulator"] * (passed.functional is not None) + [text] * passed.ran_c
     line = f"run by      {' and '.join(runners)}, with all checks in {seconds:.2f} s"
     left_out = engine == "both" and len(runners) == 1

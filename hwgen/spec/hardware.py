@@ -437,9 +437,16 @@ class HardwareSpec(Brief):
     configurations: tuple[Configuration, ...] = ()
     issue: Issue | None = None
     set_parameters: tuple[tuple[str, int], ...] = ()
+    trusted: bool = field(default=False, compare=False)
+    """The file comes with hwgen, or its user said that C with its text may run here."""
 
     brief = chip_brief
     _repr_html_ = chip_html
+
+    @property
+    def foreign(self) -> str:
+        """The file of a chip that is not trusted; "" of one that is."""
+        return "" if self.trusted else self.location.file
 
     @property
     def tokens(self) -> Tokens | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 from hwgen.errors import HwgenError
 from hwgen.spec.declared import DeclaredIntrinsic, with_intrinsics
 from hwgen.spec.fields import validate
-from hwgen.spec.find import SIGNS, Kind, find_spec, find_workload
+from hwgen.spec.find import SIGNS, SPEC_FOLDER, Kind, find_spec, find_workload, shipped_in
 from hwgen.spec.findings import Findings
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.source import Document, from_python, parse_document, read_document, read_text
@@ -21,9 +22,12 @@ def load_hardware(
     path: Path | str,
     parameters: Mapping[str, int] | None = None,
     intrinsics: Sequence[DeclaredIntrinsic] = (),
+    *,
+    trust: bool = False,
 ) -> HardwareSpec:
     """Read a chip from a YAML or JSON file; `parameters` replace the file's defaults, `intrinsics`
-    are added to the file's.
+    are added to the file's. `trust`: C with text of its templates may run on this machine, as that
+    of chips that come with hwgen may (SECURITY.md).
 
     A text may be a bare name too: of a file here or in hw_specs/, or of a chip that comes with
     hwgen.
@@ -34,25 +38,34 @@ def load_hardware(
     found = find_spec(path) if isinstance(path, str) else path
     text, given = read_text(found), parameters or {}
     if not intrinsics and all(type(v) is int for v in given.values()):
-        return _read(*text, tuple(sorted(given.items())))
-    return _hardware(with_intrinsics(parse_document(*text), intrinsics), given)
+        return _read(*text, tuple(sorted(given.items())), trust)
+    document = with_intrinsics(parse_document(*text), intrinsics)
+    return _hardware(document, given, trust or _is_shipped(text[0]))
 
 
 @lru_cache(maxsize=64)
 def _read(
-    text: str, file: str, json: bool, parameters: tuple[tuple[str, int], ...]
+    text: str, file: str, json: bool, parameters: tuple[tuple[str, int], ...], trust: bool
 ) -> HardwareSpec:
     """A chip that nobody changes: campaigns and notebooks load the same one again and again."""
-    return _hardware(parse_document(text, file, json), dict(parameters))
+    trusted = trust or _is_shipped(text)
+    return _hardware(parse_document(text, file, json), dict(parameters), trusted)
+
+
+def _is_shipped(text: str) -> bool:
+    """True if a chip that comes with hwgen has this text, wherever it was read."""
+    return any(read_text(path)[0] == text for path in shipped_in(SPEC_FOLDER))
 
 
 def parse_hardware(
     data: Mapping[str, object],
     parameters: Mapping[str, int] | None = None,
     file: str = "<hardware>",
+    *,
+    trust: bool = False,
 ) -> HardwareSpec:
     """A chip from plain Python data, as `load_hardware` reads it from a file."""
-    return _hardware(from_python(data, file), parameters or {})
+    return _hardware(from_python(data, file), parameters or {}, trust)
 
 
 def load_workload(
@@ -88,7 +101,7 @@ _PARTS = (
 )  # fmt: skip
 
 
-def _hardware(document: Document, parameters: Mapping[str, int]) -> HardwareSpec:
+def _hardware(document: Document, parameters: Mapping[str, int], trusted: bool) -> HardwareSpec:
     from hwgen.spec.checks import check_hardware
     from hwgen.spec.resolve import resolve_hardware
     from hwgen.spec.schema import HardwareSchema
@@ -99,7 +112,7 @@ def _hardware(document: Document, parameters: Mapping[str, int]) -> HardwareSpec
         schema = validate(HardwareSchema, document, findings, _PARTS)
         hardware = resolve_hardware(schema, document, parameters, findings)
         check_hardware(hardware, schema, document, findings)
-    return hardware
+    return replace(hardware, trusted=trusted)
 
 
 def _workload(document: Document, sizes: Mapping[str, int], dtypes: Mapping[str, str]) -> Workload:

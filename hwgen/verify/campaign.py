@@ -90,6 +90,7 @@ class Runner:
     parameters: Mapping[str, int] = field(default_factory=dict[str, int])
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
     dtypes: Mapping[str, str] = field(default_factory=dict[str, str])
+    trust: bool = False
     known: dict[Case, Outcome] = field(default_factory=dict[Case, Outcome])
     chips: dict[Values, HardwareSpec] = field(default_factory=dict[Values, HardwareSpec])
 
@@ -104,9 +105,8 @@ class Runner:
         from hwgen.spec.load import load_hardware
 
         if parameters not in self.chips:
-            self.chips[parameters] = load_hardware(
-                self.spec, dict(self.parameters) | dict(parameters)
-            )
+            given = dict(self.parameters) | dict(parameters)
+            self.chips[parameters] = load_hardware(self.spec, given, trust=self.trust)
         return self.chips[parameters]
 
     def load_workload(self, sizes: Values) -> Workload:
@@ -191,6 +191,8 @@ class Runner:
             words += ["--set", f"{name}={value}"]
         for name, dtype in self.dtypes.items():
             words += ["--dtype", f"{name}={dtype}"]
+        if self.trust:
+            words.append("--trust")
         words += ["--seed", str(case.seed)]
         if case.style != "random":
             words += ["--data", case.style]
@@ -212,6 +214,7 @@ def campaign(
     parameters: Mapping[str, int] | None = None,
     sizes: Mapping[Path, Mapping[str, int]] | None = None,
     dtypes: Mapping[Path, Mapping[str, str]] | None = None,
+    trust: bool = False,
     progress: Progress | None = None,
 ) -> CampaignReport:
     """Check kernels of every workload with sizes, parameters, data and schedules from a seed.
@@ -224,22 +227,27 @@ def campaign(
         parameters: of the chip, which are then not drawn.
         sizes: per workload file, which are then not drawn.
         dtypes: per workload file, in place of its own.
+        trust: as in `load_hardware`.
         progress: called after every example.
 
     Raises:
-        HwgenError: where a file cannot be loaded as it stands, or is too large to be run (H792).
+        HwgenError: where a file cannot be loaded as it stands, or is too large to be run (H792);
+            H707 where C of a processor's file would run, and it is not trusted.
     """
-    from hwgen.model.compiled import have_compiler
+    from hwgen.model.compiled import have_compiler, refuse_foreign
+    from hwgen.model.native import runs_here
 
     with_c = have_compiler()
     results: list[Result] = []
     for path in workloads:
         runner = Runner(
             hardware_path, path, parameters or {}, (sizes or {}).get(path, {}),
-            (dtypes or {}).get(path, {}),
+            (dtypes or {}).get(path, {}), trust,
         )  # fmt: skip
         # Files that do not load are the user's error, not a finding.
-        runner.load_hardware(())
+        hardware = runner.load_hardware(())
+        if hardware.processor is not None and runs_here(hardware):
+            refuse_foreign(hardware.foreign)
         runner.load_workload(())
         results.append(_one(runner, examples, seed, with_c, progress))
     return CampaignReport(hardware_path, seed, tuple(results))

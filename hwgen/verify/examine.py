@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Engine = Literal["both", "python", "c"]
 """Who runs a kernel: the simulator, the emitted C, or one after the other. Of both, the C is left
-out where it cannot be compiled."""
+out where it cannot be compiled, or has text of a spec that is not trusted."""
 
 
 CHECKED_STEPS = 10_000
@@ -154,7 +154,7 @@ def examine(
         functional = run(c.program, c.hardware, inputs, shapes=shapes)
         outputs = functional.outputs
         runs.append(check_outputs(c.workload, inputs, outputs, expected, "the kernel", leeway))
-    ran_c = engine == "c" or (engine == "both" and runs_here(c.hardware))
+    ran_c = engine == "c" or (engine == "both" and runs_here(c.hardware) and not c.source.foreign)
     if ran_c:
         outputs = compile_native(c.source, c.hardware, build).run(inputs)
         runs.append(check_outputs(c.workload, inputs, outputs, expected, "the emitted C", leeway))

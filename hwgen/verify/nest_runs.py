@@ -23,6 +23,7 @@ from hwgen.codegen.source import CSource, Parameter
 from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import need_compiler, user_builds
 from hwgen.model.code import run_code
+from hwgen.model.compiled import refuse_foreign
 from hwgen.model.numeric import STORAGE, Array, load
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
@@ -84,8 +85,9 @@ def run_kernels(
     The kernels' functions must have different names.
 
     Raises:
-        HwgenError: H703 no C compiler.
+        HwgenError: H703 no C compiler; H707 a spec that is not trusted.
     """
+    refuse_foreign(hardware.foreign)
     found = _run_kernels(kernels, hardware, target)
     for further in user_targets() if target is HOST else ():
         mine = [n for n, k in enumerate(kernels) if not found[n] and user_target(k) == further]

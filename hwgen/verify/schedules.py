@@ -18,6 +18,7 @@ from random import Random
 import numpy as np
 
 from hwgen.errors import HwgenError
+from hwgen.model.compiled import refuse_foreign
 from hwgen.model.numeric import load
 from hwgen.model.reference import run_reference
 from hwgen.passes.trees import compile_tree
@@ -318,19 +319,24 @@ def schedule_campaign(
     count: int,
     seed: int,
     *,
+    trust: bool = False,
     processes: int = 1,
     progress: Progress | None = None,
 ) -> ScheduleReport:
-    """Check `count` sequences on a chip with a processor; kernels run where it speaks C.
+    """Check `count` sequences on a chip with a processor; kernels run where it speaks C. `trust` as
+    in `load_hardware`.
 
     Raises:
-        HwgenError: H703 no C compiler; where the chip cannot be loaded.
+        HwgenError: H703 no C compiler; H707 it would run, and is not trusted; where the chip cannot
+            be loaded.
     """
-    hardware = load_hardware(hardware_path)
+    hardware = load_hardware(hardware_path, trust=trust)
     processor = hardware.processor
     target = HOST if processor is not None and processor.language == "c" else None
+    if target is not None:
+        refuse_foreign(hardware.foreign)
     sizes = [BATCH] * (count // BATCH) + ([count % BATCH] if count % BATCH else [])
-    work = [(hardware_path, n, seed * 1_000_003 + at, target) for at, n in enumerate(sizes)]
+    work = [(hardware_path, trust, n, seed * 1_000_003 + at, target) for at, n in enumerate(sizes)]
     tally = Tally()
     for part in each(_work, work, processes):
         tally.add(part)
@@ -341,12 +347,12 @@ def schedule_campaign(
     return ScheduleReport(hardware_path, seed, tally, failures)
 
 
-_Work = tuple[Path, int, int, Target | None]
+_Work = tuple[Path, bool, int, int, Target | None]
 
 
 def _work(work: _Work) -> Tally:
-    path, count, seed, target = work
-    return run_batch(load_hardware(path), count, seed, target)
+    path, trust, count, seed, target = work
+    return run_batch(load_hardware(path, trust=trust), count, seed, target)
 
 
 # Smaller failures

@@ -103,6 +103,18 @@ def test_of_a_script(script: str, golden: Golden) -> None:
     assert compile_script(gemm(), chip(), repaired(text, error)).cycles
 
 
+def test_of_a_script_in_other_words(script: str) -> None:
+    """Lines of several edits, and of none, are left as they are."""
+    text = changed(script, r"s\.split\('c_m', factor=\d+\)", "s['c'].split('m', factor=2048)")
+    text = changed(text, r"s\.double_buffer\('?a_inp'?, (\d+)\)", r"s['a_inp'].double_buffer(\1)")
+    text = f"i, j = s.get_loops('c')\ns['c'].split('n', factors=[1, 1, None])\n{text}"
+    text = text.replace("'c_n'", "'c_n_i_i'")
+    error = refused(gemm(), chip(), text)
+    assert error.code == "H502"
+    assert "s['c'].split('m', factor=" in error.diagnostic.repair
+    assert compile_script(gemm(), chip(), repaired(text, error)).cycles
+
+
 @pytest.mark.parametrize("tile", [4096, 9000])
 def test_of_a_tile_that_leaves_no_loop(tile: int, script: str, golden: Golden) -> None:
     text = changed(script, r"(?<='c_m', factor=)\d+", str(tile))

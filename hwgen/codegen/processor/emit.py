@@ -137,6 +137,7 @@ class _File:
             self.text(summary),
             self.header(summary),
             suffix=self.processor.suffix,
+            foreign=self.hardware.foreign,
         )
 
     def constants(self) -> tuple[tuple[str, str], ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import inspect
 import reprlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import wraps
 from operator import index
@@ -15,7 +15,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, SupportsIndex, TypeVar
 import numpy as np
 
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.schedule.script import Argument, Edit
+from hwgen.polyhedral.schedule.script import WORDS, Argument, Edit
 from hwgen.polyhedral.tree.edit import refuse
 from hwgen.polyhedral.tree.terms import not_quasi_affine
 from hwgen.spec.expression import Expr
@@ -65,6 +65,7 @@ def primitive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
     Raises:
         HwgenError: H418 other arguments than the signature declares.
     """
+    assert method.__name__ in WORDS, "a word is declared in script.py"
     signature = inspect.signature(method, eval_str=True)
 
     @wraps(method)
@@ -72,7 +73,7 @@ def primitive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
         try:
             bound = signature.bind(self, *arguments, **keywords)
         except TypeError as error:
-            raise _wrong(method.__name__, signature, str(error)) from error
+            raise _wrong(method, str(error)) from error
         for name, given in list(bound.arguments.items())[1:]:
             parameter = signature.parameters[name]
             several = parameter.kind is inspect.Parameter.VAR_POSITIONAL
@@ -82,7 +83,7 @@ def primitive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
                     values.append(_read(value, parameter.annotation, self))
                 except TypeError as error:
                     found = f"{name} is {_shown(value)}"
-                    raise _wrong(method.__name__, signature, found) from error
+                    raise _wrong(method, found) from error
             bound.arguments[name] = tuple(values) if several else values[0]
         with self.recalling(bound.args[1:]):
             result = method(*bound.args, **bound.kwargs)
@@ -91,8 +92,24 @@ def primitive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
     return checked
 
 
-def _wrong(name: str, signature: inspect.Signature, found: str) -> HwgenError:
-    parameters = list(signature.parameters.values())[1:]
+def call(
+    method: Callable[..., object], arguments: Sequence[Argument], keywords: Mapping[str, Argument]
+) -> object:
+    """What a method gives.
+
+    Raises:
+        HwgenError: H418 other arguments than its signature declares; what it raises itself.
+    """
+    try:
+        inspect.signature(method).bind(*arguments, **keywords)
+    except TypeError as error:
+        raise _wrong(method, str(error)) from error
+    return method(*arguments, **keywords)
+
+
+def _wrong(method: Callable[..., object], found: str) -> HwgenError:
+    name, signature = method.__name__, inspect.signature(method, eval_str=True)
+    parameters = [p for p in signature.parameters.values() if p.name != "self"]
     return HwgenError(
         "H418",
         f"{name} is called wrongly",

@@ -6,18 +6,18 @@ buffers, loops that run at once. A refused edit leaves the schedule as it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from hwgen.errors import HwgenError, Location, Tolerating
 from hwgen.polyhedral import isl
-from hwgen.polyhedral.schedule.arguments import Handle
+from hwgen.polyhedral.schedule.arguments import Handle, call
 from hwgen.polyhedral.schedule.placing import Made, texts
-from hwgen.polyhedral.schedule.script import PRIMITIVES, Argument, Edit, line_of, read, write
+from hwgen.polyhedral.schedule.script import WORDS, Argument, Edit, Line, read, write
 from hwgen.polyhedral.tree import placement
 from hwgen.polyhedral.tree.build import build_state, check_whole
 from hwgen.polyhedral.tree.edit import check_tensor, find_loop
@@ -31,6 +31,10 @@ from hwgen.spec.workload import Workload
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+VIEWS = ("axis", "loops", "reduce_axis")
+"""What a stage has that is no call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ class History(Printed):
         if not hardware.units:
             check_whole(workload)
         state = build_state(workload, resident)
-        self._deferred, self._blamed = False, -1
+        self._deferred, self._blamed, self._line = False, 0, 0
         with isl.bounded():
             self._steps = [_Step(state, *resolve(state, hardware), None)]
 
@@ -163,7 +167,7 @@ class History(Printed):
         Raises:
             HwgenError: what the primitives raise.
         """
-        self._call(edit.primitive, [*edit.arguments], dict(edit.keywords))
+        getattr(self, edit.primitive)(*edit.arguments, **dict(edit.keywords))
 
     def replay(self, script: str, file: str = "script") -> Self:
         """Apply a script's edits after those already made; none of them where one is refused.
@@ -171,14 +175,16 @@ class History(Printed):
         Raises:
             HwgenError: H418 where the text is no script; what the primitives raise.
         """
-        self._blamed = -1
+        self._blamed = 0
         try:
             with self.batch():
                 read(script, file, self._call)
         except HwgenError as error:
-            if self._blamed < 0:
+            if not self._blamed:
                 raise
-            raise error.at(Location(file, line_of(script, self._blamed), 1)) from None
+            raise error.at(Location(file, self._blamed, 1)) from None
+        finally:
+            self._line = 0
         return self
 
     @contextmanager
@@ -211,7 +217,7 @@ class History(Printed):
             try:
                 resolved, homes = resolve(made[-1].state, self.hardware)
             except HwgenError as error:
-                self._blamed, refused = len(made) - 1, error
+                blamed, refused = made[-1].edit, error
                 for number in reversed(range(len(made) - 1 if blame else 0)):
                     try:
                         resolve(made[number].state, self.hardware)
@@ -219,26 +225,37 @@ class History(Printed):
                     except HwgenError as earlier:
                         if earlier.code != error.code:
                             break
-                        self._blamed, refused = number, earlier
+                        blamed, refused = made[number].edit, earlier
+                self._blamed = blamed.line if blamed is not None else 0
                 raise refused from None
         self._steps[-1] = replace(made[-1], resolved=resolved, homes=homes)
 
-    def _call(
-        self, name: str, arguments: list[Argument], keywords: dict[str, Argument]
-    ) -> tuple[str, ...]:
-        if name not in PRIMITIVES:
+    def _call(self, line: Line) -> tuple[str, ...]:
+        """Do what a line of a script says; the names of what that made."""
+        self._line = line.number
+        found = self._stage(line.stage) if line.stage else self
+        known = [w for w in WORDS if hasattr(found, w)] + [*VIEWS] * bool(line.stage)
+        if line.word not in known:
             raise HwgenError(
                 "H418",
-                f"no primitive {name}",
-                found=name,
-                allowed=", ".join(PRIMITIVES),
-                repair=suggestion(name, PRIMITIVES) or "name one of the primitives",
+                f"no primitive {line.word}",
+                found=line.word,
+                allowed=", ".join(known),
+                repair=suggestion(line.word, known) or "name one of the primitives",
             )
-        self._primitive(name)(*arguments, **keywords)
-        return self.last_edit().results
+        made = getattr(found, line.word)
+        if line.word not in VIEWS:
+            made = call(made, line.arguments, line.keywords)
+        match made:
+            case None:
+                return ()
+            case str():
+                return (made,)
+            case _:
+                return cast("tuple[str, ...]", made)
 
-    def _primitive(self, name: str) -> Callable[..., object]:
-        """The primitive of a name."""
+    def _stage(self, name: str) -> object:
+        """One stage, with the words that are about it."""
         raise NotImplementedError
 
     def last_edit(self) -> Edit:
@@ -274,7 +291,8 @@ class History(Printed):
         results: tuple[str, ...] = (),
     ) -> None:
         """Check the new state and take it."""
-        self._take(state, Edit(primitive, tuple(arguments), tuple(keywords.items()), results))
+        edit = Edit(primitive, tuple(arguments), tuple(keywords.items()), results, self._line)
+        self._take(state, edit)
 
     def _take(self, state: LoopTree, edit: Edit, order: tuple[Made, ...] | None = None) -> None:
         resolved, homes = state, self._steps[-1].homes

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 from hwgen.polyhedral.schedule.arguments import check_affine, parse_layout, parsed, primitive
 from hwgen.polyhedral.schedule.history import History
@@ -21,13 +20,13 @@ from hwgen.polyhedral.tree.weighing import weigh
 from hwgen.spec.processor import LoopKind, Processor
 from hwgen.spec.suggest import suggestion
 
+_COORDINATE = re.compile(r"\b[A-Za-z_]\w*\.[A-Za-z_]\w*\b")
+"""Of a grid of blocks, or of a block's threads, as schedulers for GPUs call them."""
+
 
 class Primitives(History):
-    """What a script may call. Names of loops and tensors go in, names of what was made come out."""
-
-    def _primitive(self, name: str) -> Callable[..., object]:
-        # Not a subclass's: what a script says is one edit a line.
-        return partial(getattr(Primitives, name), self)
+    """The primitives, one edit each. Names of loops and tensors go in, names of what was made come
+    out."""
 
     # Loops
 
@@ -241,17 +240,22 @@ class Primitives(History):
         machine = self.hardware.processor
         bound = [x.name for x in machine.loops if x.kind == "bind"] if machine else []
         named = [n for n in bound if re.search(rf"\b{re.escape(n)}\b", condition)]
+        named += [n for n in _COORDINATE.findall(condition) if n not in named]
         if not named:
             return condition
         find_stage(self.state, stage)
         around = {x.kind: x.name for x in main_site(self.state, stage).loops}
         for coordinate in named:
             if coordinate not in around:
+                bind = f"bind(loop, {coordinate!r}) first, or name the loop"
                 raise refuse(
                     f"no loop around {stage} is bound to {coordinate}",
                     coordinate,
-                    ", ".join(n for n in around.values()) or "no loops",
-                    f"bind(loop, {coordinate!r}) first, or name the loop",
+                    ", ".join(x.name for x in main_site(self.state, stage).loops) or "no loops",
+                    bind
+                    if coordinate in bound
+                    else f"name one of the loops around {stage}: "
+                    f"{self.hardware.name} has no {coordinate}",
                 )
             word = rf"\b{re.escape(coordinate)}\b"
             condition = re.sub(word, around[coordinate], condition)

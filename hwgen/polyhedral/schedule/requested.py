@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from hwgen.errors import HwgenError
@@ -15,18 +16,20 @@ from hwgen.spec.shown import assigned
 from hwgen.spec.workload import Workload
 
 
-def find_chip(chip: HardwareSpec | Path | str) -> tuple[HardwareSpec, Path | None]:
-    """A chip, and its file where that is known.
+def find_chip(
+    chip: HardwareSpec | Path | str, *, trust: bool = False
+) -> tuple[HardwareSpec, Path | None]:
+    """A chip, and its file where that is known; `trust` as in `load_hardware`.
 
     Raises:
         HwgenError: H050; as `load_hardware`.
     """
     match chip:
         case HardwareSpec():
-            return chip, None
+            return replace(chip, trusted=True) if trust and not chip.trusted else chip, None
         case str() | Path():
             path = find_spec(chip) if isinstance(chip, str) else chip
-            return load_hardware(path), path
+            return load_hardware(path, trust=trust), path
         case _:
             allowed = "a HardwareSpec, a path, or a bare name"
             swapped = isinstance(chip, Workload)

@@ -1,7 +1,7 @@
 """`hwgen.Schedule`: a workload's schedule, edited by primitives that are legal or refused.
 
-Besides the primitives it has the words that other scheduling languages use for them. Each becomes
-primitives, so that `trace` shows these alone, and scripts know no others.
+Besides the primitives it has the words that other scheduling languages use for them, as scripts do.
+Each becomes primitives, so that `trace` shows these alone.
 """
 
 from __future__ import annotations
@@ -47,6 +47,9 @@ class Schedule(Primitives):
         if name not in dict(self.state.groups):
             find_stage(self.state, name)
         return StageView(self, name)
+
+    def _stage(self, name: str) -> StageView:
+        return self[name]
 
     @property
     def mod(self) -> Self:

@@ -1,7 +1,8 @@
 """Schedule scripts: a list of edits as Python text, written and read without executing it.
 
-A script is lines `names = s.primitive(arguments)`; arguments are strings, numbers, lists of such,
-and the names that earlier lines gave. Nothing else is understood, and nothing is executed.
+A script is lines `names = s.word(arguments)` or `names = s["stage"].word(arguments)`; arguments are
+strings, numbers, lists of such, the names that earlier lines gave, and stages. Nothing else is
+understood, and nothing is executed.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import ast
 import keyword
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hwgen.errors import HwgenError, Location
@@ -24,7 +25,13 @@ PRIMITIVES = (
     "shift", "sink", "alias", "retain", "start_from", "merge", "interleave", "reindex_cache_read",
     "planes", "weigh", "rescale", "decompose_padding",
 )  # fmt: skip
-"""What a script may call."""
+"""What edits a schedule, and what `trace` writes."""
+
+SYNONYMS = ("annotate", "get_block", "get_loops", "reverse_compute_at")
+"""Other schedulers' words: they become primitives, or name what there is."""
+
+WORDS = (*PRIMITIVES, *SYNONYMS)
+"""What scripts and `Schedule` know, each a method of that."""
 
 MAX_SHOWN = 80
 """Characters of a script that an error shows."""
@@ -34,12 +41,25 @@ Argument = str | int | float | bool | None | tuple["Argument", ...]
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One call of a primitive and the names of what it returned."""
+    """One call of a primitive and the names of what it returned; `line`: of the script that it is
+    of, 0 where it is of none."""
 
     primitive: str
     arguments: tuple[Argument, ...]
     keywords: tuple[tuple[str, Argument], ...]
     results: tuple[str, ...]
+    line: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One call of a script: `stage`: of `s["stage"]`, else ""."""
+
+    number: int
+    word: str
+    arguments: tuple[Argument, ...] = ()
+    keywords: Mapping[str, Argument] = field(default_factory=dict[str, Argument])
+    stage: str = ""
 
 
 def write(edits: Sequence[Edit]) -> str:
@@ -73,8 +93,8 @@ def _text(argument: Argument, known: Mapping[str, str]) -> str:
             return repr(argument)
 
 
-Call = Callable[[str, list[Argument], dict[str, Argument]], tuple[str, ...]]
-"""Applies a primitive and gives the names of what it returned."""
+Call = Callable[[Line], tuple[str, ...]]
+"""Does what a line says and gives the names of what that returned."""
 
 
 def read(text: str, file: str, call: Call) -> None:
@@ -112,16 +132,6 @@ def read_file(path: Path) -> str:
         ) from error
 
 
-def line_of(text: str, number: int) -> int:
-    """The line of an edit, counted from 0, of a script that `read` accepts; 0 past its end."""
-    calls = (x for x in ast.parse(text).body if not _is_docstring(x))
-    return next((x.lineno for n, x in enumerate(calls) if n == number), 0)
-
-
-def _is_docstring(line: ast.stmt) -> bool:
-    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)
-
-
 @dataclass(frozen=True, slots=True)
 class _Source:
     """A script and its file."""
@@ -152,35 +162,57 @@ def _statement(line: ast.stmt, source: _Source, names: dict[str, Argument], call
     match line:
         case ast.Expr(value=ast.Constant(value=str())):
             return  # a docstring
-        case ast.Expr(value=ast.Call() as called):
+        case ast.Expr(value=ast.Call() as value):
             targets: list[ast.expr] = []
-        case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Call() as called):
+        case ast.Assign([ast.Tuple(elts=targets)], ast.Call() | ast.Attribute() as value):
             pass
-        case ast.Assign(targets=[ast.Name() as target], value=ast.Call() as called):
+        case ast.Assign([ast.Name() as target], ast.Call() | ast.Attribute() as value):
             targets = [target]
         case _:
             raise source.bad(line, "calls of primitives on s", _instead_of(line))
-    match called.func:
-        case ast.Attribute(value=ast.Name(id="s"), attr=primitive):
-            pass
-        case ast.Attribute(value=ast.Name(), attr=primitive) if primitive in PRIMITIVES:
-            raise source.bad(called.func, "s.PRIMITIVE(...)", f"write s.{primitive}: a script's "
+    given = _line(value, source, names)
+    try:
+        results = call(given)
+    except HwgenError as error:
+        raise error.at(Location(source.file, line.lineno, 1)) from error
+    _bind(targets, results, source, line, names)
+
+
+def _line(value: ast.expr, source: _Source, names: Mapping[str, Argument]) -> Line:
+    called = value.func if isinstance(value, ast.Call) else value
+    match called:
+        case ast.Attribute(value=ast.Name(id="s"), attr=word) if called is not value:
+            stage = ""
+        case ast.Attribute(value=ast.Subscript() as of, attr=word):
+            stage = _stage(of, source, names)
+        case ast.Attribute(value=ast.Name(), attr=word) if word in WORDS:
+            raise source.bad(called, "s.PRIMITIVE(...)", f"write s.{word}: a script's "
                              "schedule is called s")  # fmt: skip
         case _:
-            raise source.bad(called.func, "s.PRIMITIVE(...)")
-    arguments = [_argument(a, source, names) for a in called.args]
+            raise source.bad(called, "s.PRIMITIVE(...)")
+    if not isinstance(value, ast.Call):
+        return Line(value.lineno, word, stage=stage)
     keywords: dict[str, Argument] = {}
-    for given in called.keywords:
+    for given in value.keywords:
         name = given.arg or "**"
         if name in keywords:
             found = f"{name} twice"
             raise _bad(source.file, given.lineno, found, "each argument once")
         keywords[name] = _argument(given.value, source, names)
-    try:
-        results = call(primitive, arguments, keywords)
-    except HwgenError as error:
-        raise error.at(Location(source.file, line.lineno, 1)) from error
-    _bind(targets, results, source, line, names)
+    arguments = tuple(_argument(a, source, names) for a in value.args)
+    return Line(value.lineno, word, arguments, keywords, stage)
+
+
+def _stage(node: ast.Subscript, source: _Source, names: Mapping[str, Argument]) -> str:
+    """The stage of `s["stage"]`."""
+    match node:
+        case ast.Subscript(value=ast.Name(id="s"), slice=inside):
+            named = _argument(inside, source, names)
+            if isinstance(named, str):
+                return named
+        case _:
+            pass
+    raise source.bad(node, 's["STAGE"]')
 
 
 def _instead_of(line: ast.stmt) -> str:
@@ -225,6 +257,16 @@ def _argument(node: ast.expr, source: _Source, names: Mapping[str, Argument]) ->
             return tuple(_argument(p, source, names) for p in parts)
         case ast.Name(id=name) if name in names:
             return names[name]
+        case ast.Subscript(value=ast.Name(id="s")):
+            return _stage(node, source, names)
+        case ast.Subscript(value=ast.Name(id=name), slice=place) if name in names:
+            several, number = names[name], _argument(place, source, names)
+            match several, number:
+                case tuple(), int() if -len(several) <= number < len(several):
+                    return several[number]
+                case _:
+                    pass
+            raise source.bad(node, "one of several names: a number counted from 0")
         case ast.Name(id=name):
             raise source.bad(
                 node, "strings, numbers, lists, names given above",

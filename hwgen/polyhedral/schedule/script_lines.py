@@ -9,36 +9,31 @@ Argument = tuple[int, str]
 """An argument of a primitive: its position and its name."""
 
 
-def calls(script: str) -> list[ast.stmt]:
-    """A script's edits as Python, docstrings left out."""
-    return [
-        x
-        for x in ast.parse(script).body
-        if not (isinstance(x, ast.Expr) and isinstance(x.value, ast.Constant))
-    ]
-
-
 def with_lines(script: str, lines: Mapping[int, str]) -> str:
-    """The script with some edits, counted from 0, written otherwise."""
+    """The script with the statements that begin in some lines written otherwise."""
     text = script.splitlines()
-    for number, call in reversed(list(enumerate(calls(script)))):
-        if number in lines:
-            text[call.lineno - 1 : call.end_lineno] = [lines[number]]
+    for statement in reversed(ast.parse(script).body):
+        if statement.lineno in lines:
+            text[statement.lineno - 1 : statement.end_lineno] = [lines[statement.lineno]]
     return "".join(f"{line}\n" for line in text)
 
 
 def behind_line(script: str, number: int, line: str) -> str:
-    """The script with one edit more, behind one counted from 0."""
+    """The script with one line more, behind the statement that begins in one."""
     text = script.splitlines()
-    last = calls(script)[number]
-    text.insert(last.end_lineno or last.lineno, line)
+    text.insert(_statement(script, number).end_lineno or number, line)
     return "".join(f"{x}\n" for x in text)
 
 
-def edited(call: ast.stmt, values: Mapping[Argument, int]) -> str:
-    """An edit with other values of some arguments, by position and name."""
+def _statement(script: str, number: int) -> ast.stmt:
+    return next(x for x in ast.parse(script).body if x.lineno == number)
+
+
+def edited(script: str, number: int, values: Mapping[Argument, int]) -> str:
+    """The statement that begins in a line, with other values of some arguments of the primitive
+    that it calls, by position and name."""
     results = ""
-    match call:
+    match call := _statement(script, number):
         case ast.Expr(value=ast.Call() as made):
             pass
         case ast.Assign(targets=[ast.Tuple() as several], value=ast.Call() as made):
@@ -48,7 +43,14 @@ def edited(call: ast.stmt, values: Mapping[Argument, int]) -> str:
             results = f"{ast.unparse(target)} = "
         case _:
             raise AssertionError(ast.unparse(call))
-    for (position, name), value in values.items():
+    before = 0
+    match made.func:
+        case ast.Attribute(value=ast.Subscript(), attr="double_buffer"):
+            before = 1  # The stage stands before the word.
+        case _:
+            pass
+    for (place, name), value in values.items():
+        position = place - before
         given = [k for k in made.keywords if k.arg == name]
         if given:
             given[0].value = ast.Constant(value)

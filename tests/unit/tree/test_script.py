@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from hwgen import HwgenError
+from hwgen.polyhedral.schedule import script
+from hwgen.polyhedral.schedule.history import VIEWS
+from hwgen.polyhedral.schedule.primitives import Primitives
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.schedule.script import Edit, write
+from hwgen.polyhedral.schedule.stage_view import StageView
 from tests.golden.test_primitives import CASES
 from tests.unit.tree.toy import CHAIN, GROUP, MATMUL, ROWSUM, make, start
 
@@ -135,7 +140,7 @@ def test_names_that_are_no_identifiers() -> None:
         ("s._commit('i')", 1, "_commit"),
         ("s.splitt('i', factor=2)", 1, "splitt"),
         ("s.split()", 1, "missing a required argument: 'loop'"),
-        ("s.split('i', 1, 2, 3)", 1, "too many positional arguments"),
+        ("s.split('i', 1, 2, 3)", 1, "factors is 3"),
         ("s.split('i', size=2)", 1, "got an unexpected keyword argument 'size'"),
         ("s.split(3)", 1, "loop is 3"),
         ("s.split('i', factor='2')", 1, "factor is '2'"),
@@ -177,3 +182,87 @@ def test_a_sum_of_one_contribution_begins_right_before_it() -> None:
     assert text.index("b[c_i] = 0.0") < text.index("b[c_i] +=") < text.index("c[c_i] =")
     again = start(folded, "cpu").replay(s.trace())
     assert str(again) == text
+
+
+WORDS = {
+    "factors": "o, m, i = s.split('k', factors=[None, 4, 2])\ns.reorder(m, o)",
+    "of a stage": "o, i = s['c'].split('i', factor=4)\nt = s['c'].split('j', factors=[2, None])\n"
+    "s.unroll(i)",
+    "loops": "i, j, k = s.get_loops('c')\ns.reorder(k, i, j)",
+    "block": "b = s.get_block('c')\nx = s.get_loops(b)\ns.reorder(x[2], x[0], x[-2])",
+    "axis": "i, j = s['c'].axis\n(k,) = s['c'].reduce_axis\ns.reorder(k, j, i)\n"
+    "all = s['c'].loops\n"
+    "s.parallel(all[2])",
+    "annotate": "s['c'].unroll('k')\ns.annotate('i', 'pragma_unroll', 4)\n"
+    "s['c'].pragma('j', 'unroll', 2)",
+    "rfactor": "p = s.rfactor('c', 'k', factor_axis=1)\ns[p].compute_root()",
+    "compute_at": "a = s.cache_read('a', 'stack', 'c')\ns[a].compute_at(s['c'], 'k')",
+    "predicate": "s['c'].set_store_predicate('i >= 0')",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_scripts_take_the_words_of_schedules(words: str) -> None:
+    """A line means the same as in Python."""
+    python, read = start(MATMUL), start(MATMUL)
+    exec(WORDS[words], {"s": python})
+    assert read.replay(WORDS[words]).trace() == python.trace() != ""
+    assert str(start(MATMUL).replay(read.trace())) == str(python)
+
+
+def test_a_script_follows_what_is_read() -> None:
+    text = "o, i = s['b'].split('i', factor=16)\ns['c'].reverse_compute_at(s['b'], o)\n"
+    python = start(CHAIN)
+    exec(text, {"s": python})
+    assert start(CHAIN).replay(text).trace() == python.trace()
+    assert start(CHAIN).replay(text.replace("s['c'].", "s.").replace("(s['b'],", "('c',")).trace()
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("s['c'].split('i')", "split takes either factor or nparts"),
+        ("s['c'].split()", "missing a required argument: 'loop'"),
+        ("s['c'].unroll('i', nonsense=1)", "nonsense"),
+        ("s.get_loops()", "missing a required argument: 'stage'"),
+        ("s['c'].cache_read('a')", "no primitive cache_read"),
+        ("s['c'].undo()", "no primitive undo"),
+        ("s['c'].__init__()", "no primitive __init__"),
+        ("s['c'].schedule.undo()", "s.PRIMITIVE"),
+        ("x = s['c'].schedule", "no primitive schedule"),
+        ("s.axis", "calls of primitives"),
+        ("x = s.state", "s.PRIMITIVE"),
+        ("s['x'].unroll('i')", "H414"),
+        ("s[0].unroll('i')", 's["STAGE"]'),
+        ("s[x].unroll('i')", "write 'x' in quotes"),
+        ("t['c'].unroll('i')", 's["STAGE"]'),
+        ("s['c']['d'].unroll('i')", 's["STAGE"]'),
+        ("x = s.get_loops('c')\ns.unroll(x[3])", "counted from 0"),
+        ("x = s.get_loops('c')\ns.unroll(x['a'])", "counted from 0"),
+        ("x = s.get_loops('c')\ns.unroll(x[0][0])", "strings, numbers"),
+        ("i, j = s['c'].loops", "2 names for 3 results"),
+    ],
+)
+def test_other_words_in_scripts_are_refused(line: str, found: str) -> None:
+    s = start(MATMUL)
+    with pytest.raises(HwgenError) as caught:
+        s.replay(line)
+    assert found in str(caught.value)
+    assert str(caught.value).startswith(f"script:{line.count(chr(10)) + 1}:")
+    assert s.trace() == ""
+
+
+def test_every_word_is_of_the_table() -> None:
+    """Schedules and their stages have no words that scripts do not know, but those that print."""
+    own = {n for c in (Schedule, Primitives) for n in vars(c) if not n.startswith("_")}
+    assert own == {*script.WORDS, "mod", "show"}
+    views = {n for n in vars(StageView) if not n.startswith("_")}
+    assert views - {*script.WORDS} == {*VIEWS, "schedule", "tensor", "loop"}
+
+
+def test_an_edit_of_a_line_of_several_is_blamed_at_it() -> None:
+    with pytest.raises(HwgenError) as caught:
+        start(MATMUL).replay(
+            "\no, m, i = s.split('k', factors=[2, None, 4])\ns.parallel(m)\n", "x.py"
+        )
+    assert str(caught.value).startswith("x.py:3:1: error[H412]")
