@@ -14,8 +14,10 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, product, takewhile
+from math import prod
 from typing import Literal
 
+from hwgen.codegen.image_layout import packed_bytes
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.model.bound import cover_bound
 from hwgen.passes.alone import seed_alone, stage_alone
@@ -31,6 +33,7 @@ from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.phases import Phase, split_phases
 from hwgen.polyhedral.schedule.following import follow
 from hwgen.polyhedral.schedule.schedule import Schedule
+from hwgen.polyhedral.schedule.script_tiles import called_loops, shared_loops, taken
 from hwgen.polyhedral.schedule.tiling_plan import TilingPlan, plan_of
 from hwgen.polyhedral.schedule.tiling_script import TilingWriter
 from hwgen.polyhedral.scop import Scop, ScopStatement, build_scop, view_statements
@@ -160,8 +163,8 @@ class Completion:
         default_factory=dict[tuple[int, Sharing], Compilation]
     )
     matches: dict[str, list[Match]] = field(default_factory=dict[str, list[Match]])
-    matched: dict[tuple[int, Sharing], tuple[Scop, list[Match]]] = field(
-        default_factory=dict[tuple[int, Sharing], tuple[Scop, list[Match]]]
+    matched: dict[object, tuple[Scop, list[Match]]] = field(
+        default_factory=dict[object, tuple[Scop, list[Match]]]
     )
 
     def __post_init__(self) -> None:
@@ -262,7 +265,7 @@ class Completion:
             takes = tuple((t.name, known[t.name]) for t in workload.inputs if t.name in known)
             sharing = Sharing(takes, (stage.tensor,), places=((stage.tensor, memory),))
             try:
-                scop, found = self._matches(workload, sharing)
+                scop, found = self._matches(build_scop(workload), sharing)
             except HwgenError as error:
                 if op == ops[-1] or not error.code.startswith("H3"):
                     raise
@@ -304,10 +307,12 @@ class Completion:
                 found = self._searched(number, sharing)
                 writer = TilingWriter(made, plan_of(found.scop, found.tiling, leaves), names)
             else:
-                if (number, sharing) not in self.matched:
-                    self.matched[number, sharing] = self._matches(phase.workload, sharing)
-                matched = self.matched[number, sharing]
-                scop, match = self._chosen(f"phase {number}", *matched, choice)
+                scop = build_scop(phase.workload)
+                room = _room(made, scop, names)
+                key = number, sharing, tuple(room.items())
+                if key not in self.matched:
+                    self.matched[key] = self._matches(scop, sharing, room)
+                scop, match = self._chosen(f"phase {number}", *self.matched[key], choice)
                 writer = _Block.of(made, scop, match, names, leaves, choice)
             storages = writer.tiling.match.selection.storages
             held |= {x.tensor: x.memory for x in storages if x.shape}
@@ -332,34 +337,49 @@ class Completion:
         # What cannot stay on the chip leaves it.
         ways = [(name,)] * bool(places or inner) + [()] * (not places)
         refused: HwgenError | None = None
+        first = ("",) * (len(workload.statements) - 1) + (name,)
+        scop = build_scop(workload)
+        room = _room(made, scop, first)
         for leaves in ways:
             try:
                 sharing = Sharing(takes, leaves, places=places)
-                scop, match = self._chosen(name, *self._matches(workload, sharing), choice)
+                scop, match = self._chosen(name, *self._matches(scop, sharing, room), choice)
             except HwgenError as error:
                 if not error.code.startswith("H3"):
                     raise
                 refused = refused or error
                 continue
-            first = ("",) * (len(workload.statements) - 1) + (name,)
             return _Block.of(made, scop, match, first, leaves, choice)
         assert refused is not None
         if self.hardware.processor is None:
             raise refused
         return None
 
-    def _matches(self, workload: Workload, sharing: Sharing) -> tuple[Scop, list[Match]]:
-        """The first matches of a phase, or of a stage alone.
+    def _matches(
+        self, scop: Scop, sharing: Sharing, room: Mapping[str, int] | None = None
+    ) -> tuple[Scop, list[Match]]:
+        """The first matches of a phase, or of a stage alone; `room`: iterations of each loop that
+        can be lanes, where loops have their places.
 
         Raises:
             HwgenError: as `select`, `ranked_matches`.
         """
-        scop = build_scop(workload)
-        ranked = ranked_matches(scop, select(scop, self.hardware, sharing))
+
+        def calls(match: Match) -> int:
+            """Applications of the costliest operation, with as many lanes as there are."""
+            block = {n: size if room is None else min(size, room.get(n, 1))
+                     for n, size in match.blocks}  # fmt: skip
+            return max(
+                prod(-(-scop.extents[n] // block.get(n, 1)) for n in o.loops)
+                for o in match.selection.operations
+            )
+
+        ranked = ranked_matches(scop, select(scop, self.hardware, sharing), calls)
         found = list(islice((m for group in ranked for m in group), SEEN))
 
-        def rank(match: Match) -> tuple[int, int, str]:
-            return match.iterations, cover_bound(match, self.hardware).cycles, str(match)
+        def rank(match: Match) -> tuple[int, int, int, str]:
+            packed = packed_bytes(scop, self.hardware, match)
+            return calls(match), cover_bound(match, self.hardware).cycles, packed, str(match)
 
         # Not in the order in which the chip's file has its intrinsics.
         return scop, sorted(found, key=rank)[:MATCHES]
@@ -370,6 +390,29 @@ class Completion:
         """The match that a choice gives."""
         self.matches[name] = found
         return scop, found[min(choice.covers.get(name, 0), len(found) - 1)]
+
+
+def _room(schedule: Schedule, scop: Scop, stages: Sequence[str]) -> dict[str, int]:
+    """Iterations of each loop that can be lanes of all that computes statements: those of the
+    innermost loop that is a stage's own, or the lanes that its call has."""
+    room: dict[str, int] = {}
+    shared = shared_loops(schedule.state)
+    for statement in scop.statements:
+        name = stages[scop.workload.statements.index(statement.source)]
+        site = schedule.state.site.get(name)
+        if site is None:
+            continue
+        stage = schedule.state.stage[name]
+        inside = {*site.names} - shared
+        every = len(stage.iterators) == len(statement.loops)
+        pairs = zip(statement.loops, stage.iterators if every else stage.spatial, strict=False)
+        for (loop, _), (iterator, _) in pairs:
+            own = [n for n in site.names if n in inside and n in _moving(site, iterator)]
+            most = next((site.extents[n] for n in reversed(own) if site.extents[n] > 1), 1)
+            if called_loops(site):
+                most = taken(site, site.block.binding[iterator])
+            room[loop] = min(most, room.get(loop, most))
+    return room
 
 
 def _write(schedule: Schedule, group: TilingWriter) -> None:
