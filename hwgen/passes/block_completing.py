@@ -20,7 +20,7 @@ from typing import Literal
 from hwgen.codegen.image_layout import packed_bytes
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.model.bound import cover_bound
-from hwgen.passes.alone import seed_alone, stage_alone
+from hwgen.passes.alone import lane_room, moving_loops, seed_alone, stage_alone
 from hwgen.passes.compilation import Compilation
 from hwgen.passes.inlining import REFUSALS
 from hwgen.passes.phase import DEFAULTS, SLOTS, SearchOptions, compile_phase
@@ -33,14 +33,13 @@ from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.phases import Phase, split_phases
 from hwgen.polyhedral.schedule.following import follow
 from hwgen.polyhedral.schedule.schedule import Schedule
-from hwgen.polyhedral.schedule.script_tiles import called_loops, shared_loops, taken
 from hwgen.polyhedral.schedule.tiling_plan import TilingPlan, plan_of
 from hwgen.polyhedral.schedule.tiling_script import TilingWriter
 from hwgen.polyhedral.scop import Scop, ScopStatement, build_scop, view_statements
 from hwgen.polyhedral.search.tiling import Tiling
-from hwgen.polyhedral.tree.loop_tree import Site, Stage
+from hwgen.polyhedral.tree.loop_tree import Stage
 from hwgen.polyhedral.tree.versions import versioned
-from hwgen.spec.expression import Name, UpdateOp, names, walk
+from hwgen.spec.expression import Name, UpdateOp, names
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 
@@ -308,7 +307,7 @@ class Completion:
                 writer = TilingWriter(made, plan_of(found.scop, found.tiling, leaves), names)
             else:
                 scop = build_scop(phase.workload)
-                room = _room(made, scop, names)
+                room = lane_room(made, scop, names)
                 key = number, sharing, tuple(room.items())
                 if key not in self.matched:
                     self.matched[key] = self._matches(scop, sharing, room)
@@ -339,7 +338,7 @@ class Completion:
         refused: HwgenError | None = None
         first = ("",) * (len(workload.statements) - 1) + (name,)
         scop = build_scop(workload)
-        room = _room(made, scop, first)
+        room = lane_room(made, scop, first)
         for leaves in ways:
             try:
                 sharing = Sharing(takes, leaves, places=places)
@@ -390,29 +389,6 @@ class Completion:
         """The match that a choice gives."""
         self.matches[name] = found
         return scop, found[min(choice.covers.get(name, 0), len(found) - 1)]
-
-
-def _room(schedule: Schedule, scop: Scop, stages: Sequence[str]) -> dict[str, int]:
-    """Iterations of each loop that can be lanes of all that computes statements: those of the
-    innermost loop that is a stage's own, or the lanes that its call has."""
-    room: dict[str, int] = {}
-    shared = shared_loops(schedule.state)
-    for statement in scop.statements:
-        name = stages[scop.workload.statements.index(statement.source)]
-        site = schedule.state.site.get(name)
-        if site is None:
-            continue
-        stage = schedule.state.stage[name]
-        inside = {*site.names} - shared
-        every = len(stage.iterators) == len(statement.loops)
-        pairs = zip(statement.loops, stage.iterators if every else stage.spatial, strict=False)
-        for (loop, _), (iterator, _) in pairs:
-            own = [n for n in site.names if n in inside and n in _moving(site, iterator)]
-            most = next((site.extents[n] for n in reversed(own) if site.extents[n] > 1), 1)
-            if called_loops(site):
-                most = taken(site, site.block.binding[iterator])
-            room[loop] = min(most, room.get(loop, most))
-    return room
 
 
 def _write(schedule: Schedule, group: TilingWriter) -> None:
@@ -578,7 +554,9 @@ class _Block(TilingWriter):
     def _place(self, block: str, loop_of: Mapping[str, str], outer: Sequence[str]) -> None:
         """Which of the loops around a stage's calls copies stand in, and what moves with each."""
         site = self.schedule.state.site[block]
-        self.moved_by |= {n: {loop_of[i] for i in loop_of if n in _moving(site, i)} for n in outer}
+        self.moved_by |= {
+            n: {loop_of[i] for i in loop_of if n in moving_loops(site, i)} for n in outer
+        }
         if isinstance(self.copied_in, int):
             self.outer[block] = [*outer[: self.copied_in]]
         else:
@@ -608,7 +586,7 @@ class _Block(TilingWriter):
         for iterator, mine in loop_of.items():
             size = self.tiling.match.block.get(mine, 1)
             site, inside = s.state.site[block], self.inside(block)
-            own = [n for n in site.names if n in inside and n in _moving(site, iterator)]
+            own = [n for n in site.names if n in inside and n in moving_loops(site, iterator)]
             if size == 1 or not own:
                 continue
             loop = next((n for n in reversed(own) if s.state.extents[n] > 1), own[-1])
@@ -617,8 +595,3 @@ class _Block(TilingWriter):
         rest = [n for n in self.inside(block) if n not in lanes]
         self.reorder([*rest, *lanes])
         return lanes
-
-
-def _moving(site: Site, iterator: str) -> set[str]:
-    binding = dict(site.block.bindings).get(iterator)
-    return set() if binding is None else {n.name for n in walk(binding) if isinstance(n, Name)}
