@@ -1,12 +1,17 @@
-"""A stage of a schedule as a workload of its own, to be matched alone."""
+"""A stage of a schedule as a workload of its own, to be matched alone; the room that it has for
+lanes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hwgen.codegen.lower.idle import contributing
+from hwgen.polyhedral.schedule.schedule import Schedule
+from hwgen.polyhedral.schedule.script_tiles import called_loops, shared_loops, taken
+from hwgen.polyhedral.scop import Scop
 from hwgen.polyhedral.tree.build import unique
-from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage
+from hwgen.polyhedral.tree.loop_tree import LoopTree, Site, Stage
 from hwgen.spec.expression import (
     Access,
     Expr,
@@ -15,6 +20,7 @@ from hwgen.spec.expression import (
     map_accesses,
     stepped,
     tensors_of,
+    walk,
 )
 from hwgen.spec.workload import Role, Statement, Tensor, Workload
 
@@ -63,3 +69,32 @@ def seed_alone(
         state, tensors=(*state.tensors, replace(state.tensor[stage.tensor], name=before))
     )
     return stage_alone(held, own, workload), before
+
+
+def lane_room(schedule: Schedule, scop: Scop, stages: Sequence[str]) -> dict[str, int]:
+    """Iterations of each loop that can be lanes of all that computes statements: those of the
+    innermost loop that is a stage's own, or the lanes that its call has."""
+    room: dict[str, int] = {}
+    shared = shared_loops(schedule.state)
+    for statement in scop.statements:
+        name = stages[scop.workload.statements.index(statement.source)]
+        site = schedule.state.site.get(name)
+        if site is None:
+            continue
+        stage = schedule.state.stage[name]
+        inside = {*site.names} - shared
+        every = len(stage.iterators) == len(statement.loops)
+        pairs = zip(statement.loops, stage.iterators if every else stage.spatial, strict=False)
+        for (loop, _), (iterator, _) in pairs:
+            own = [n for n in site.names if n in inside and n in moving_loops(site, iterator)]
+            most = next((site.extents[n] for n in reversed(own) if site.extents[n] > 1), 1)
+            if called_loops(site):
+                most = taken(site, site.block.binding[iterator])
+            room[loop] = min(most, room.get(loop, most))
+    return room
+
+
+def moving_loops(site: Site, iterator: str) -> set[str]:
+    """The loops that an iterator of a stage is bound to."""
+    binding = dict(site.block.bindings).get(iterator)
+    return set() if binding is None else {n.name for n in walk(binding) if isinstance(n, Name)}

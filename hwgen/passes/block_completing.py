@@ -14,11 +14,13 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, product, takewhile
+from math import prod
 from typing import Literal
 
+from hwgen.codegen.image_layout import packed_bytes
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.model.bound import cover_bound
-from hwgen.passes.alone import seed_alone, stage_alone
+from hwgen.passes.alone import lane_room, moving_loops, seed_alone, stage_alone
 from hwgen.passes.compilation import Compilation
 from hwgen.passes.inlining import REFUSALS
 from hwgen.passes.phase import DEFAULTS, SLOTS, SearchOptions, compile_phase
@@ -35,9 +37,9 @@ from hwgen.polyhedral.schedule.tiling_plan import TilingPlan, plan_of
 from hwgen.polyhedral.schedule.tiling_script import TilingWriter
 from hwgen.polyhedral.scop import Scop, ScopStatement, build_scop, view_statements
 from hwgen.polyhedral.search.tiling import Tiling
-from hwgen.polyhedral.tree.loop_tree import Site, Stage
+from hwgen.polyhedral.tree.loop_tree import Stage
 from hwgen.polyhedral.tree.versions import versioned
-from hwgen.spec.expression import Name, UpdateOp, names, walk
+from hwgen.spec.expression import Name, UpdateOp, names
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 
@@ -160,8 +162,8 @@ class Completion:
         default_factory=dict[tuple[int, Sharing], Compilation]
     )
     matches: dict[str, list[Match]] = field(default_factory=dict[str, list[Match]])
-    matched: dict[tuple[int, Sharing], tuple[Scop, list[Match]]] = field(
-        default_factory=dict[tuple[int, Sharing], tuple[Scop, list[Match]]]
+    matched: dict[object, tuple[Scop, list[Match]]] = field(
+        default_factory=dict[object, tuple[Scop, list[Match]]]
     )
 
     def __post_init__(self) -> None:
@@ -262,7 +264,7 @@ class Completion:
             takes = tuple((t.name, known[t.name]) for t in workload.inputs if t.name in known)
             sharing = Sharing(takes, (stage.tensor,), places=((stage.tensor, memory),))
             try:
-                scop, found = self._matches(workload, sharing)
+                scop, found = self._matches(build_scop(workload), sharing)
             except HwgenError as error:
                 if op == ops[-1] or not error.code.startswith("H3"):
                     raise
@@ -304,10 +306,12 @@ class Completion:
                 found = self._searched(number, sharing)
                 writer = TilingWriter(made, plan_of(found.scop, found.tiling, leaves), names)
             else:
-                if (number, sharing) not in self.matched:
-                    self.matched[number, sharing] = self._matches(phase.workload, sharing)
-                matched = self.matched[number, sharing]
-                scop, match = self._chosen(f"phase {number}", *matched, choice)
+                scop = build_scop(phase.workload)
+                room = lane_room(made, scop, names)
+                key = number, sharing, tuple(room.items())
+                if key not in self.matched:
+                    self.matched[key] = self._matches(scop, sharing, room)
+                scop, match = self._chosen(f"phase {number}", *self.matched[key], choice)
                 writer = _Block.of(made, scop, match, names, leaves, choice)
             storages = writer.tiling.match.selection.storages
             held |= {x.tensor: x.memory for x in storages if x.shape}
@@ -332,34 +336,49 @@ class Completion:
         # What cannot stay on the chip leaves it.
         ways = [(name,)] * bool(places or inner) + [()] * (not places)
         refused: HwgenError | None = None
+        first = ("",) * (len(workload.statements) - 1) + (name,)
+        scop = build_scop(workload)
+        room = lane_room(made, scop, first)
         for leaves in ways:
             try:
                 sharing = Sharing(takes, leaves, places=places)
-                scop, match = self._chosen(name, *self._matches(workload, sharing), choice)
+                scop, match = self._chosen(name, *self._matches(scop, sharing, room), choice)
             except HwgenError as error:
                 if not error.code.startswith("H3"):
                     raise
                 refused = refused or error
                 continue
-            first = ("",) * (len(workload.statements) - 1) + (name,)
             return _Block.of(made, scop, match, first, leaves, choice)
         assert refused is not None
         if self.hardware.processor is None:
             raise refused
         return None
 
-    def _matches(self, workload: Workload, sharing: Sharing) -> tuple[Scop, list[Match]]:
-        """The first matches of a phase, or of a stage alone.
+    def _matches(
+        self, scop: Scop, sharing: Sharing, room: Mapping[str, int] | None = None
+    ) -> tuple[Scop, list[Match]]:
+        """The first matches of a phase, or of a stage alone; `room`: iterations of each loop that
+        can be lanes, where loops have their places.
 
         Raises:
             HwgenError: as `select`, `ranked_matches`.
         """
-        scop = build_scop(workload)
-        ranked = ranked_matches(scop, select(scop, self.hardware, sharing))
+
+        def calls(match: Match) -> int:
+            """Applications of the costliest operation, with as many lanes as there are."""
+            block = {n: size if room is None else min(size, room.get(n, 1))
+                     for n, size in match.blocks}  # fmt: skip
+            return max(
+                prod(-(-scop.extents[n] // block.get(n, 1)) for n in o.loops)
+                for o in match.selection.operations
+            )
+
+        ranked = ranked_matches(scop, select(scop, self.hardware, sharing), calls)
         found = list(islice((m for group in ranked for m in group), SEEN))
 
-        def rank(match: Match) -> tuple[int, int, str]:
-            return match.iterations, cover_bound(match, self.hardware).cycles, str(match)
+        def rank(match: Match) -> tuple[int, int, int, str]:
+            packed = packed_bytes(scop, self.hardware, match)
+            return calls(match), cover_bound(match, self.hardware).cycles, packed, str(match)
 
         # Not in the order in which the chip's file has its intrinsics.
         return scop, sorted(found, key=rank)[:MATCHES]
@@ -535,7 +554,9 @@ class _Block(TilingWriter):
     def _place(self, block: str, loop_of: Mapping[str, str], outer: Sequence[str]) -> None:
         """Which of the loops around a stage's calls copies stand in, and what moves with each."""
         site = self.schedule.state.site[block]
-        self.moved_by |= {n: {loop_of[i] for i in loop_of if n in _moving(site, i)} for n in outer}
+        self.moved_by |= {
+            n: {loop_of[i] for i in loop_of if n in moving_loops(site, i)} for n in outer
+        }
         if isinstance(self.copied_in, int):
             self.outer[block] = [*outer[: self.copied_in]]
         else:
@@ -565,7 +586,7 @@ class _Block(TilingWriter):
         for iterator, mine in loop_of.items():
             size = self.tiling.match.block.get(mine, 1)
             site, inside = s.state.site[block], self.inside(block)
-            own = [n for n in site.names if n in inside and n in _moving(site, iterator)]
+            own = [n for n in site.names if n in inside and n in moving_loops(site, iterator)]
             if size == 1 or not own:
                 continue
             loop = next((n for n in reversed(own) if s.state.extents[n] > 1), own[-1])
@@ -574,8 +595,3 @@ class _Block(TilingWriter):
         rest = [n for n in self.inside(block) if n not in lanes]
         self.reorder([*rest, *lanes])
         return lanes
-
-
-def _moving(site: Site, iterator: str) -> set[str]:
-    binding = dict(site.block.bindings).get(iterator)
-    return set() if binding is None else {n.name for n in walk(binding) if isinstance(n, Name)}

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hwgen.codegen.lower.assignments import assigned
-from hwgen.codegen.lower.cover import Step, steps_of
+from hwgen.codegen.lower.cover import Step, laned, steps_of
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.polyhedral.scop import View
 from hwgen.polyhedral.tree.aliases import root, shared_homes
@@ -114,6 +114,7 @@ def _covered(
     calls: dict[str, BlockCall] = {}
     homes = dict(homes)
     for name in [s.block.name for s in state.sites]:
+        state = laned(state, state.site[name], hardware)
         site = state.site[name]
         found = steps_of(state, site, hardware)
         state, mine = _split(state, homes, site, found, hardware, together=together)

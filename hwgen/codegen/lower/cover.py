@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import count, islice, product
+from itertools import count, islice, product, takewhile
 
 from hwgen.codegen.lower.assignments import misfit
 from hwgen.errors import HwgenError
@@ -16,6 +16,7 @@ from hwgen.polyhedral.semantics import adding, updates, widens, written
 from hwgen.polyhedral.tree.copies import target_first
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Site, Stage
 from hwgen.polyhedral.tree.reductions import beginning, neutral
+from hwgen.polyhedral.tree.tensorize import marked
 from hwgen.polyhedral.unify import unify
 from hwgen.polyhedral.value_range import value_range
 from hwgen.spec.expression import (
@@ -97,6 +98,25 @@ def steps_of(state: LoopTree, site: Site, hardware: HardwareSpec) -> list[Step]:
         allowed="; ".join(f"{x.name}: {x.semantics[0]}" for x in pool),
         repair="other intrinsics, or tensors in the memories and of the types that these take",
     )
+
+
+def laned(state: LoopTree, site: Site, hardware: HardwareSpec) -> LoopTree:
+    """The state in which a block that is called as a whole has the most of its innermost loops as
+    lanes that its calls can have.
+
+    Raises:
+        HwgenError: as `steps_of`.
+    """
+    call = site.block.tensorized
+    if call is None or call.loop or call.single:
+        return state
+    alone = [*takewhile(lambda x: len(x.body) == 1, reversed(site.loops))]
+    for loop in reversed(alone):
+        made = marked(state, site, replace(call, loop=loop.name))
+        mine = made.site[site.block.name]
+        if not _misfit(made, mine, steps_of(made, mine, hardware), {}):
+            return made
+    return state
 
 
 _Form = tuple[str, tuple[tuple[str, tuple[Expr, ...]], ...], bool]

@@ -262,14 +262,16 @@ class Primitives(History):
         return condition
 
     @primitive
-    def tensorize(self, loop: str, *intrinsics: str) -> None:
+    def tensorize(self, loop: str, *intrinsics: str, lanes: bool = True) -> None:
         """Run the loops from `loop` inwards as one call of an intrinsic.
 
         For units beside the processor, several intrinsics may share the work of one stage, and a
-        block without such loops (its name) may be given instead of a loop.
+        block (its name) may be given instead of a loop: the innermost of its loops that can be
+        lanes of the calls are, or without `lanes` none.
         """
-        state = tensorize(self.state, loop, intrinsics, self.hardware)
-        self._commit(state, "tensorize", (loop, *intrinsics), {})
+        state = tensorize(self.state, loop, intrinsics, self.hardware, lanes=lanes)
+        keywords: dict[str, Argument] = {} if lanes else {"lanes": False}
+        self._commit(state, "tensorize", (loop, *intrinsics), keywords)
 
     # Buffers
 

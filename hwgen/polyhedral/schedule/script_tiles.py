@@ -89,7 +89,7 @@ class Said:
     caches: Mapping[tuple[str, str], frozenset[str] | None]
     whole: frozenset[str]
     begun: frozenset[str]
-    calls: Mapping[str, tuple[str, Lanes]]
+    calls: Mapping[str, tuple[str, Lanes | None]]
     lanes: Lanes
 
     @classmethod
@@ -111,7 +111,7 @@ class Said:
                 orders.append(tuple(nest.outer[n] for n in nest.site.names if n in nest.outer))
         # Tiles of a sum's terms are inside of whatever has tiles of its elements.
         whole = frozenset(n for nest in nests for n in nest.inside - {*scop.anchor.reduction})
-        placed = {n for n in _shared(state) if state.extents[n] > 1}
+        placed = {n for n in shared_loops(state) if state.extents[n] > 1}
         if not all(n.plain for n in nests) or whole & tiles.keys() or not placed <= around.keys():
             return None
         caches: dict[tuple[str, str], frozenset[str] | None] = {}
@@ -119,7 +119,7 @@ class Said:
             site = main_site(state, edit.results[0])
             loops = frozenset(around[n] for n in site.names if n in placed)
             where = str(edit.arguments[0]), str(edit.arguments[1])
-            caches[where] = loops if _shared(state).intersection(site.names) else None
+            caches[where] = loops if shared_loops(state).intersection(site.names) else None
         named = [(e.primitive, str(e.arguments[0]), e.arguments[-1]) for e in edits]
         # An intermediate is where it is written first: nobody asked for its copy elsewhere.
         inner = {t.name for t in schedule.workload.tensors if t.role == "intermediate"}
@@ -176,10 +176,15 @@ class Said:
         memories = {t: storage[t].memory for t in self.memories if t in storage}
         slots = {t: storage[t].slots for t in self.slots if t in storage}
         calls = {n: _call(state.site[n]) for n in self.calls if n in state.site}
+        alike = all(
+            n in calls and calls[n][0] == name and lanes in (calls[n][1], None)
+            for n, (name, lanes) in self.calls.items()
+        )
         return (
             all(_in_order(loops, order) for order in self.orders)
             and cached.issuperset(self.caches)
-            and (memories, slots, calls) == (self.memories, self.slots, self.calls)
+            and (memories, slots) == (self.memories, self.slots)
+            and alike
             and self.begun <= state.site.keys()
         )
 
@@ -202,7 +207,7 @@ class _Nest:
     @classmethod
     def of(cls, state: LoopTree, computed: tuple[Site, Sequence[tuple[str, Expr]]]) -> _Nest:
         site, bindings = computed
-        shared, called = _shared(state), _called(site)
+        shared, called = shared_loops(state), called_loops(site)
         tiles, lanes = dict[str, int](), dict[str, int]()
         outer, around = dict[str, str](), dict[str, str]()
         inside: set[str] = set()
@@ -215,7 +220,7 @@ class _Nest:
             plain &= both in ([], [n for _, n in steps[:1]])
             around |= dict.fromkeys(both, loop)
             if called and state.stage[site.block.stage].kind != "copy":
-                lanes[loop] = _taken(site, binding)
+                lanes[loop] = taken(site, binding)
             if len(steps) > 1:
                 outer[steps[0][1]] = loop
                 tiles[loop] = steps[0][0]
@@ -243,13 +248,13 @@ def _computed(schedule: Schedule, scop: Scop) -> Iterator[tuple[Site, Sequence[t
             tensor = stage.reads[0].tensor if written else ""
 
 
-def _shared(state: LoopTree) -> frozenset[str]:
+def shared_loops(state: LoopTree) -> frozenset[str]:
     """The loops around several blocks."""
     found = Counter(n for site in state.sites for n in site.names)
     return frozenset(n for n, count in found.items() if count > 1)
 
 
-def _called(site: Site) -> frozenset[str]:
+def called_loops(site: Site) -> frozenset[str]:
     """The loops that are lanes of a block's call."""
     call = site.block.tensorized
     if call is None or call.loop not in site.names:
@@ -257,19 +262,22 @@ def _called(site: Site) -> frozenset[str]:
     return frozenset(site.names[site.names.index(call.loop) :])
 
 
-def _taken(site: Site, binding: Expr) -> int:
+def taken(site: Site, binding: Expr) -> int:
     """Iterations of what is so bound that one call takes."""
-    called = _called(site)
+    called = called_loops(site)
     inside = {n: extent if n in called else 1 for n, extent in site.extents.items()}
     low, high = interval(binding, inside)
     return high - low + 1
 
 
-def _call(site: Site) -> tuple[str, Lanes]:
-    """The intrinsics that a block calls, and the iterators of which a call takes several."""
+def _call(site: Site) -> tuple[str, Lanes | None]:
+    """The intrinsics that a block calls, and the iterators of which a call takes several; None
+    where these are open."""
     call = site.block.tensorized
-    taken = {n: _taken(site, e) for n, e in site.block.bindings}
-    return call.intrinsic if call else "", {n: x for n, x in taken.items() if x > 1}
+    if call is None:
+        return "", {}
+    several = {n: x for n, e in site.block.bindings if (x := taken(site, e)) > 1}
+    return call.intrinsic, several if call.loop or call.single else None
 
 
 def _first(schedule: Schedule) -> tuple[str, ...]:

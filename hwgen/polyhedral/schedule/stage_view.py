@@ -123,9 +123,9 @@ class StageView:
         """As `Schedule.prefetch`."""
         self.schedule.prefetch(str(tensor), self.loop(loop), offset)
 
-    def tensorize(self, loop: str, *intrinsics: str) -> None:
+    def tensorize(self, loop: str, *intrinsics: str, lanes: bool = True) -> None:
         """As `Schedule.tensorize`."""
-        self.schedule.tensorize(self.loop(loop), *intrinsics)
+        self.schedule.tensorize(self.loop(loop), *intrinsics, lanes=lanes)
 
     # The stage
 

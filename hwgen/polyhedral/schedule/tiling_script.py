@@ -505,5 +505,6 @@ class TilingWriter(LoadWriter):
         return [n for n in made if n.removesuffix("_init") in self.lanes[tensor]]
 
     def call(self, block: str, lanes: list[str], operations: list[Operation]) -> None:
-        intrinsics = [o.intrinsic.name for o in operations]
-        self.schedule.tensorize(lanes[0] if lanes else block, *intrinsics)
+        names = [o.intrinsic.name for o in operations]
+        single = all(e == 1 for o in operations for _, e in o.intrinsic.iterators)
+        self.schedule.tensorize(lanes[0] if lanes else block, *names, lanes=bool(lanes) or single)

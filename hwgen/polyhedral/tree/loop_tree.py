@@ -177,15 +177,17 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Tensorized:
-    """The loops from `loop` inwards ("" for none) run as one call of an intrinsic. `iterators`: the
-    intrinsic's iterator and the loop that it replaces ("" for a unit one); `operands`: the
-    intrinsic's operand and the access (over the stage's iterators) that it stands for. Several
-    intrinsics, parted by spaces, share the work of a stage on units; both are empty then."""
+    """The loops from `loop` inwards ("" where that is open; `single`: none) run as one call of an
+    intrinsic. `iterators`: the intrinsic's iterator and the loop that it replaces ("" for a unit
+    one); `operands`: the intrinsic's operand and the access (over the stage's iterators) that it
+    stands for. Several intrinsics, parted by spaces, share the work of a stage on units; both are
+    empty then."""
 
     intrinsic: str
     loop: str
     iterators: tuple[tuple[str, str], ...] = ()
     operands: tuple[tuple[str, Access], ...] = ()
+    single: bool = False
 
 
 @dataclass(frozen=True, slots=True)

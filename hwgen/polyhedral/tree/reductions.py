@@ -48,7 +48,10 @@ def beginning(stage: Stage, dtype: str) -> Expr:
     return neutral(stage.op, dtype) if stage.start is None else stage.start
 
 
-def _reduction_site(state: LoopTree, tensor: str, what: str) -> tuple[Stage, Site]:
+def _reduction_site(
+    state: LoopTree, tensor: str, what: str, around: str = ""
+) -> tuple[Stage, Site]:
+    """A stage that sums up and its block, of which calls are not made yet, or inside of a loop."""
     stage = find_stage(state, tensor)
     if not stage.reduces:
         raise refuse(
@@ -58,8 +61,9 @@ def _reduction_site(state: LoopTree, tensor: str, what: str) -> tuple[Stage, Sit
             "name the stage of a reduction",
         )
     site = main_site(state, tensor)
-    apart = site.block.part != "whole"
-    if apart or site.block.tensorized is not None:
+    apart, call = site.block.part != "whole", site.block.tensorized
+    lanes = site.names.index(call.loop) if call and call.loop else len(site.names)
+    if apart or (call is not None and around not in site.names[:lanes]):
         raise refuse(
             f"{tensor} cannot be {what}",
             f"its initialisation is already apart, {tensor}_init" if apart else "tensorized",
@@ -76,7 +80,7 @@ def decompose_reduction(state: LoopTree, tensor: str, loop: str = "") -> tuple[L
     Raises:
         HwgenError: H413, H414.
     """
-    _, site = _reduction_site(state, tensor, "decomposed")
+    _, site = _reduction_site(state, tensor, "decomposed", loop)
     if loop and loop not in site.names:
         find_loop(state, loop)
         raise refuse(

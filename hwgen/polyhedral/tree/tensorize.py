@@ -28,9 +28,15 @@ from hwgen.spec.suggest import suggestion
 
 
 def tensorize(
-    state: LoopTree, loop: str, intrinsics: Sequence[str], hardware: HardwareSpec
+    state: LoopTree,
+    loop: str,
+    intrinsics: Sequence[str],
+    hardware: HardwareSpec,
+    *,
+    lanes: bool = True,
 ) -> LoopTree:
-    """The loops from `loop` inwards run as one call of an intrinsic, or of several on one unit.
+    """The loops from `loop` inwards run as one call of an intrinsic, or of several on one unit;
+    of a block, those that can, or without `lanes` none.
 
     Raises:
         HwgenError: H413, H414; H416 with the first condition that fails.
@@ -40,7 +46,8 @@ def tensorize(
     chosen = [hardware.intrinsic[n] for n in intrinsics]
     block = state.site.get(loop)
     if block is not None and chosen and all(x.unit for x in chosen):
-        return _marked(state, block, Tensorized(" ".join(intrinsics), ""))
+        single = not lanes or all(e == 1 for x in chosen for _, e in x.iterators)
+        return marked(state, block, Tensorized(" ".join(intrinsics), "", single=single))
     found = find_loop(state, loop)
     check_not_tensorized(state, loop)
     inside = stages_of(found)
@@ -54,7 +61,7 @@ def tensorize(
             "decompose_reduction outside of the loop, or move stages away",
         )
     if chosen and all(x.unit for x in chosen):
-        return _marked(state, sites[0], _lanes(chain, chosen))
+        return marked(state, sites[0], _lanes(chain, chosen))
     if len(chosen) != 1:
         raise refuse(
             "one intrinsic at a time",
@@ -62,7 +69,7 @@ def tensorize(
             "one intrinsic of the processor",
             "name one intrinsic",
         )
-    return _marked(state, sites[0], match(state, sites[0], chain, chosen[0]))
+    return marked(state, sites[0], match(state, sites[0], chain, chosen[0]))
 
 
 def _check_known(name: str, hardware: HardwareSpec) -> None:
@@ -77,7 +84,9 @@ def _check_known(name: str, hardware: HardwareSpec) -> None:
         )
 
 
-def _marked(state: LoopTree, site: Site, done: Tensorized) -> LoopTree:
+def marked(state: LoopTree, site: Site, done: Tensorized) -> LoopTree:
+    """The state in which a block is called so."""
+
     def changed(block: Block) -> Block:
         return replace(block, tensorized=done) if block.name == site.block.name else block
 
