@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
 from hwgen.polyhedral.normal_form import normalise
-from hwgen.polyhedral.unify import flatten, rebuild
+from hwgen.polyhedral.unify import grouped, rebuild
 from hwgen.spec.call_cycles import unhindered
 from hwgen.spec.expression import (
     Access,
@@ -91,8 +91,9 @@ def updates(intrinsic: Intrinsic) -> Iterator[tuple[str, Expr]]:
         case Cast():
             return
         case value:
+            dtypes = {o.name: o.dtype for o in intrinsic.operands}
             for op, function in (("+=", "+"), ("max=", "max"), ("min=", "min")):
-                rest = _without(value, assign.target, function)
+                rest = _without(value, assign.target, function, dtypes)
                 if rest is not None:
                     yield op, rest
 
@@ -114,8 +115,8 @@ def folds(intrinsic: Intrinsic) -> bool:
                                   for n, e in intrinsic.iterators)  # fmt: skip
 
 
-def _without(value: Expr, target: Access, function: str) -> Expr | None:
-    terms = flatten(function, value)
+def _without(value: Expr, target: Access, function: str, dtypes: Mapping[str, str]) -> Expr | None:
+    terms = grouped(function, value, dtypes)
     rest = tuple(t for t in terms if t != target)
     if len(rest) + 1 != len(terms) or not rest:
         return None

@@ -1,6 +1,7 @@
 """Expression matching: an intrinsic's semantics against a statement's value.
 
-Modulo commutativity of `+ * min max`, and associativity of the integer ones and of min and max.
+Modulo commutativity of `+ * min max`, and associativity of min, max and the others of integers:
+sums and products of floats round otherwise in another order.
 What changes nothing may be supplied: a shift by 0, a bound that the value meets anyway, a cast to a
 type that holds it.
 """
@@ -15,7 +16,7 @@ from itertools import combinations
 import numpy as np
 
 from hwgen.polyhedral.value_range import value_range
-from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, Unary
+from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, Unary, parts
 from hwgen.spec.hardware import Immediate
 from hwgen.spec.intervals import within
 from hwgen.spec.typecheck import integer_range, is_float
@@ -176,7 +177,7 @@ def _commutative(
     known: Unification,
     facts: _Facts,
 ) -> Iterator[Unification]:
-    terms = flatten(op, value)
+    terms = grouped(op, value, facts.dtypes)
     if len(terms) > MAX_TERMS:
         terms = (terms[0], rebuild(op, terms[1:]))
     indices = range(len(terms))
@@ -190,6 +191,27 @@ def _commutative(
             seen.add((mine, rest))
             for first in _part(left, mine, known, facts):
                 yield from _part(right, rest, first, facts)
+
+
+def grouped(op: str, value: Expr, dtypes: Mapping[str, str]) -> tuple[Expr, ...]:
+    """The operands of nested applications of an operation that may be put together in any way: of
+    sums and products of floats, those of the outermost one. `dtypes`: of tensors."""
+    terms = flatten(op, value)
+    fixed = len(terms) > 2 and op not in ("min", "max") and _is_real(value, dtypes)
+    return parts(value) if fixed else terms
+
+
+def _is_real(value: Expr, dtypes: Mapping[str, str]) -> bool:
+    """Whether a value is a float; tensors without a type are integers."""
+    match value:
+        case Const(number):
+            return isinstance(number, float)
+        case Access(tensor, _):
+            return is_float(dtypes.get(tensor, "int32"))
+        case Cast(dtype, _):
+            return is_float(dtype)
+        case _:
+            return any(_is_real(part, dtypes) for part in parts(value))
 
 
 def flatten(op: str, value: Expr) -> tuple[Expr, ...]:

@@ -223,3 +223,14 @@ def test_a_maximum_of_sums_then_a_rectifier_on_vectors() -> None:
     inputs = draw_inputs(workload, 0)
     inputs["t2"][3, 3] = np.nan
     examine(made, inputs, ENGINE)
+
+
+@pytest.mark.parametrize("name", ["npu_shared_buffer", "vtcm_two_banks", "x86_avx512"])
+@pytest.mark.parametrize(
+    "value",
+    ["(x[i, j] + z[i, j]) + (x[j, i] + z[j, i])", "x[i, j] + (z[i, j] + x[j, i])"],
+)  # fmt: skip
+def test_sums_of_floats_in_one_statement_keep_their_order(name: str, value: str) -> None:
+    tensors = dict.fromkeys("xzy", "float32[64, 64]")
+    workload = make_workload("chain", tensors, [f"y[i, j] = {value}"])
+    examine(compile_workload(workload, chip(name)), draw_inputs(workload, 0))

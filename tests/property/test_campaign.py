@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.verify import examine
 from hwgen.verify.campaign import MAX_POINTS, Runner, campaign
+from hwgen.verify.compare import Comparison
 from hwgen.verify.data import STYLES, draw_inputs, first_difference
 from hwgen.verify.strategies import Case
 from tests.samples import CHIPS_WITH_UNITS
@@ -38,10 +40,11 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Check], list[tuple[str
             check(workload, hardware, rank)
             return workload
 
-        def examined(workload: Workload, *_: Any) -> None:
+        def examined(workload: Workload, *_: Any) -> SimpleNamespace:
             sizes = dict(workload.sizes)
             if sizes.get("BROKEN"):
                 raise AssertionError("unreachable")
+            return SimpleNamespace(comparison=Comparison())
 
         monkeypatch.setattr(examine, "compile_case", compiled)
         monkeypatch.setattr(examine, "examine", examined)

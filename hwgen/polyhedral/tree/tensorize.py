@@ -25,6 +25,7 @@ from hwgen.polyhedral.unify import unify
 from hwgen.spec.expression import Access, Expr, Name, names, walk
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
 from hwgen.spec.suggest import suggestion
+from hwgen.spec.typecheck import is_float
 
 
 def tensorize(
@@ -174,7 +175,8 @@ def _values(
         return
     if rule.op != op:
         return
-    for found in unify(rule.value, value, {i.name: i for i in intrinsic.immediates}):
+    types = {n: t.dtype for n, t in state.tensor.items() if is_float(t.dtype)}
+    for found in unify(rule.value, value, {i.name: i for i in intrinsic.immediates}, types):
         operands: dict[str, Access] = {rule.target.tensor: stage.target}
         plain = True
         for name, access in found.operands:

@@ -33,6 +33,22 @@ def test_associates() -> None:
     assert len(found) == 6
 
 
+def test_sums_and_products_of_floats_commute_and_do_not_associate() -> None:
+    floats = dict.fromkeys("xyz", "float32")
+
+    def found(pattern: str, value: str) -> list[dict[str, str]]:
+        ways = unify(parse_expression(pattern), parse_expression(value), FIELD, floats)
+        return [{n: str(v) for n, v in f.operands} for f in ways]
+
+    assert found("d[i] + s[i]", "x[i] + (y[i] + z[i])") == [
+        {"d": "x[i]", "s": "y[i] + z[i]"},
+        {"d": "y[i] + z[i]", "s": "x[i]"},
+    ]
+    assert len(found("d[i] * s[i]", "x[i] * y[i] * z[i]")) == 2
+    assert len(found("max(d[i], s[i])", "max(x[i], max(y[i], z[i]))")) == 6
+    assert len(found("d[i] + s[i]", "int32(x[i]) + (int32(y[i]) + int32(z[i]))")) == 6
+
+
 def test_shift_does_not_commute() -> None:
     assert bindings("d[i] >> imm", "3 >> x[i]") == []
     assert bindings("d[i] >> imm", "x[i] >> 3") == [{"d": "x[i]", "imm": "3"}]
