@@ -58,6 +58,7 @@ def emit(program: Program, hardware: HardwareSpec, workload: Workload) -> CSourc
     summary = f"{plan.name}: {workload.name} on {hardware.name}."
     return _source(
         plan,
+        hardware,
         emit_vendor(written, hardware, summary),
         header(plan, summary),
         emit_model(plan, hardware, summary),
@@ -83,7 +84,7 @@ def emit_firmware(
     summary = f"{plan.name}: {workload.name} on {hardware.name}, for firmware."
     vendor = emit_vendor(written, hardware, summary)
     text = firmware_header(plan, hardware, summary, uses_math(vendor))
-    source = _source(plan, vendor, text, emit_model(plan, hardware, summary))
+    source = _source(plan, hardware, vendor, text, emit_model(plan, hardware, summary))
     return FirmwareSource(source, pack_file(plan, summary), plan)
 
 
@@ -98,7 +99,9 @@ def _plans(
     return host_plan(program, workload, reserved, hardware), written
 
 
-def _source(plan: HostPlan, vendor: str, declared: str, model: str) -> CSource:
+def _source(
+    plan: HostPlan, hardware: HardwareSpec, vendor: str, declared: str, model: str
+) -> CSource:
     def parameters(tensors: Sequence[Tensor]) -> tuple[Parameter, ...]:
         return tuple(
             Parameter(
