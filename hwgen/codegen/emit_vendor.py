@@ -13,7 +13,7 @@ from hwgen.codegen.emit_body import BodyWriter, index_helpers, tables
 from hwgen.codegen.emit_host import Execution, entry_points, run_function
 from hwgen.codegen.emit_sync import FlagCounters, written
 from hwgen.codegen.exported import Exported, exported
-from hwgen.codegen.floating_point import file_rules
+from hwgen.codegen.floating_point import floating_point_rules
 from hwgen.codegen.host_plan import HostPlan, code_arguments, run_names
 from hwgen.codegen.lower.literals import entries_used
 from hwgen.codegen.nodes import (
@@ -78,7 +78,7 @@ def emit_vendor(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
         " *",
         *tables(plan.program),
         " */",
-        *file_rules(plan.program.codes),
+        *floating_point_rules(plan.program.codes),
         *(f"#include {name}" for name in dict.fromkeys([*standard, *hardware.code.includes, *own])),
         "",
     ]

@@ -8,13 +8,13 @@ forbids it. Flags that change results are refused where a file computes with flo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Mapping
 
 from hwgen.codegen.nodes import Assign, Code, nodes
-from hwgen.spec.expression import Access, Binary, Cast, Const, Expr, Name, UpdateOp, parts
+from hwgen.spec.expression import Access, Binary, Cast, Const, Expr, Name, parts
+from hwgen.spec.expression import Assign as Semantics
 from hwgen.spec.hardware import Intrinsic
-from hwgen.spec.typecheck import TypeOf, is_float
+from hwgen.spec.typecheck import is_float
 
 _REFUSED = """\
 /* Floats follow IEEE 754, with NaNs, infinities and signed zeros, and have no excess precision. */
@@ -39,27 +39,13 @@ _SEPARATE_CPP = """\
 /* Each operation is to be rounded by itself: compile without contraction (nvcc: -fmad=false). */"""
 
 
-class _Step(Protocol):
-    @property
-    def op(self) -> UpdateOp: ...
-
-    @property
-    def value(self) -> Expr: ...
-
-
-def code_rules(program: Code, language: str = "c") -> list[str]:
-    """Lines before the includes of a file that has a processor's program."""
-    return _rules(_code_operators(program), language)
-
-
-def file_rules(codes: Iterable[Code], intrinsics: Iterable[Intrinsic] = ()) -> list[str]:
-    """The same for a file of C that has several, and functions that compute intrinsics."""
-    found = [s for code in codes for s in _code_operators(code)]
-    return _rules([*found, *(s for i in intrinsics for s in _intrinsic_operators(i))], "c")
-
-
-def _rules(operators: Iterable[str], language: str) -> list[str]:
-    used = set(operators)
+def floating_point_rules(
+    codes: Iterable[Code], intrinsics: Iterable[Intrinsic] = (), language: str = "c"
+) -> list[str]:
+    """Lines before the includes of a file with a processor's programs, and functions that compute
+    intrinsics."""
+    used = {s for code in codes for s in _code_operators(code)}
+    used.update(s for intrinsic in intrinsics for s in _intrinsic_operators(intrinsic))
     texts: list[str] = [_REFUSED] if used else []
     if used & {"*", "/"} and used & {"+", "-"}:
         texts.append(_SEPARATE if language == "c" else _SEPARATE_CPP)
@@ -67,26 +53,20 @@ def _rules(operators: Iterable[str], language: str) -> list[str]:
 
 
 def _code_operators(program: Code) -> Iterator[str]:
-    def type_of(node: Access | Name) -> str:
-        return program.array[node.tensor].dtype if isinstance(node, Access) else "int32"
-
-    return _operators((n for n in nodes(program.body) if isinstance(n, Assign)), type_of)
+    dtypes = {array.name: array.dtype for array in program.arrays}
+    return _operators((n for n in nodes(program.body) if isinstance(n, Assign)), dtypes)
 
 
 def _intrinsic_operators(intrinsic: Intrinsic) -> Iterator[str]:
     dtypes = {o.name: o.dtype for o in (*intrinsic.operands, *intrinsic.immediates)}
-
-    def type_of(node: Access | Name) -> str:
-        return dtypes.get(node.tensor if isinstance(node, Access) else node.name, "int32")
-
-    return _operators(intrinsic.semantics, type_of)
+    return _operators(intrinsic.semantics, dtypes)
 
 
-def _operators(steps: Iterable[_Step], type_of: TypeOf) -> Iterator[str]:
+def _operators(steps: Iterable[Assign | Semantics], dtypes: Mapping[str, str]) -> Iterator[str]:
     """All operators in values of floats that are no terms of sums, and "float" for any value."""
     for step in steps:
         inside = tuple(_without_indices(step.value))
-        if any(_is_float(part, type_of) for part in inside):
+        if any(_of_floats(part, dtypes) for part in inside):
             yield "float"
             if step.op != "+=":
                 yield from (part.op for part in inside if isinstance(part, Binary))
@@ -99,12 +79,12 @@ def _without_indices(value: Expr) -> Iterator[Expr]:
         waiting += parts(node)
 
 
-def _is_float(part: Expr, type_of: TypeOf) -> bool:
+def _of_floats(part: Expr, dtypes: Mapping[str, str]) -> bool:
     match part:
         case Cast(dtype):
             return is_float(dtype)
-        case Access() | Name():
-            return is_float(type_of(part))
+        case Access(name) | Name(name):
+            return is_float(dtypes.get(name, "int32"))
         case Const(value):
             return isinstance(value, float)
         case _:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hwgen.codegen.c_names import C_TYPES, NameTable, comment, indent, kernel_name
 from hwgen.codegen.c_reserved import reserved_words
 from hwgen.codegen.emit_host import framed
-from hwgen.codegen.floating_point import code_rules
+from hwgen.codegen.floating_point import floating_point_rules
 from hwgen.codegen.names import allocated, touched, variables, written
 from hwgen.codegen.nodes import Code, Launch, Routine
 from hwgen.codegen.processor.body import BodyText, Identifiers, as_lambda, helpers
@@ -163,7 +163,7 @@ class _File:
         sections = [
             [
                 f"/* {comment(summary)} */",
-                *code_rules(self.program, self.processor.language),
+                *floating_point_rules((self.program,), language=self.processor.language),
                 *(f"#include {i}" for i in includes),
             ],
             definitions,
