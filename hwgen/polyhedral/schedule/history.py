@@ -232,17 +232,17 @@ class History(Printed):
                 repair=suggestion(name, PRIMITIVES) or "name one of the primitives",
             )
         self._primitive(name)(*arguments, **keywords)
-        return self.last_edit().results
+        return self.last_edit()[1].results
 
     def _primitive(self, name: str) -> Callable[..., object]:
         """The primitive of a name."""
         raise NotImplementedError
 
-    def last_edit(self) -> Edit:
-        """The edit made last; there must be one."""
+    def last_edit(self) -> tuple[int, Edit]:
+        """The edit made last, and its number; there must be one."""
         edit = self._steps[-1].edit
         assert edit is not None
-        return edit
+        return len(self._steps) - 1, edit
 
     def name(self, text: str) -> str:
         """The plain name of a loop or tensor.
@@ -252,7 +252,7 @@ class History(Printed):
         """
         if not isinstance(text, Handle) or text.schedule is not self:
             return str(text)
-        if all(step.edit is not text.edit for step in self._steps):
+        if all(step.edit is not text.edit for step in self._steps[text.number :][:1]):
             raise HwgenError(
                 "H414",
                 f"{text} is of an edit that was undone",
