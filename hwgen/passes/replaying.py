@@ -57,7 +57,7 @@ def joined(
     statement = {n: s for s, n in stages.items()}
     for edit in edits:
         schedule.apply(edit)
-        for made in schedule.last_edit().results:
+        for made in schedule.last_edit()[1].results:
             stages[with_padding(_of(statement, str(edit.arguments[0])))] = made
     first = schedule.state
     with isl.bounded():
@@ -78,7 +78,7 @@ def _again(part: Schedule, schedule: Schedule, first: LoopTree, stages: dict[str
         before = schedule.state
         schedule.apply(_renamed(edit, names, _readers(edit, state, before, names)))
         names |= _paired(_stages(then, state), _stages(schedule.state, before))
-        names |= _paired(edit.results, schedule.last_edit().results)
+        names |= _paired(edit.results, schedule.last_edit()[1].results)
         names |= _loops(then, schedule.state, names)
         state = then
 

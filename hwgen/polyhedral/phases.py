@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
-from hwgen.polyhedral.scop import Scop, scop_of_nest, view_statements
+from hwgen.polyhedral.scop import Same, Scop, scop_of_nest, view_statements
 from hwgen.spec.expression import Access
 from hwgen.spec.workload import Role, Statement, Tensor, Workload
+
+KEPT = 64
+"""Workloads of which phases are kept."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,12 @@ def split_phases(workload: Workload) -> tuple[Phase, ...]:
     Raises:
         HwgenError: as `scop_of_nest` for a statement by itself.
     """
+    return _phases(Same(workload))
+
+
+@lru_cache(KEPT)
+def _phases(given: Same[Workload]) -> tuple[Phase, ...]:
+    workload = given.value
     groups: list[list[Statement]] = []
     views = view_statements(workload)
     for chunk in _chunks([s for s in workload.statements if s not in views]):
@@ -60,8 +70,8 @@ def _with_views(
 ) -> list[Statement]:
     """The statements and those of the views of inputs that they read, in textual order."""
     read = read_by(statements)
-    mine = [*statements, *(s for s in views if s.target.tensor in read)]
-    return [s for s in workload.statements if s in mine]
+    mine = {id(s) for s in (*statements, *(s for s in views if s.target.tensor in read))}
+    return [s for s in workload.statements if id(s) in mine]
 
 
 def _together(workload: Workload, statements: list[Statement], views: Sequence[Statement]) -> bool:
@@ -96,6 +106,8 @@ def _stored_in_a_sum(workload: Workload, scop: Scop) -> bool:
     tile of the sum again, and stored by calls that stand outside these loops. Outputs are, and what
     only other phases read may be."""
     summed = set(scop.anchor.reduction)
+    if not summed:
+        return False
     mine = [s.source for s in scop.statements]
     others = [s for s in workload.statements if s not in mine]
     stored = {t.name for t in workload.outputs} | (read_by(others) - read_by(mine))
@@ -142,14 +154,15 @@ def _phase(
 def _part(workload: Workload, statements: list[Statement], leaves: frozenset[str]) -> Workload:
     """The statements as a workload: what they read from outside is input."""
     written, read = written_by(statements), read_by(statements)
+    last_written = {s.target.tensor: n for n, s in enumerate(statements)}
+    last_read = {tensor: n for n, s in enumerate(statements) for tensor in s.reads}
     tensors: list[Tensor] = []
     for t in workload.tensors:
         if t.name not in written | read:
             continue
         role: Role = "input"
         if t.name in written:
-            last = max(n for n, s in enumerate(statements) if s.target.tensor == t.name)
-            inner = t.name in read_by(statements[last + 1 :])
+            inner = last_read.get(t.name, -1) > last_written[t.name]
             role = "intermediate" if inner and t.name not in leaves else "output"
         tensors.append(replace(t, role=role))
     return replace(workload, tensors=tuple(tensors), statements=tuple(statements))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import Generic, TypeVar, cast
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
@@ -32,6 +33,8 @@ from hwgen.spec.expression import (
 )
 from hwgen.spec.typecheck import holds
 from hwgen.spec.workload import Statement, Tensor, Workload
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,14 +288,15 @@ def _view(
     return View(target.name, source.tensor, tuple(indices), fill)
 
 
-class _Same:
-    """An expression as itself: `x + 0` and `x + 0.0` are equal, and not the same."""
+class Same(Generic[T]):
+    """A value as itself: `x + 0` and `x + 0.0` are equal, and not the same; nor are two workloads
+    that stand in different files."""
 
-    def __init__(self, value: Expr) -> None:
+    def __init__(self, value: T) -> None:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.value is other.value
+        return isinstance(other, Same) and self.value is cast("Same[object]", other).value
 
     def __hash__(self) -> int:
         return id(self.value)
@@ -301,12 +305,12 @@ class _Same:
 def _value(statement: Statement, dtypes: Mapping[str, str]) -> Expr:
     """A statement's value in normal form."""
     return _normalised(
-        _Same(statement.value), tuple((n, dtypes[n]) for n in sorted(statement.reads))
+        Same(statement.value), tuple((n, dtypes[n]) for n in sorted(statement.reads))
     )
 
 
 @lru_cache(1024)
-def _normalised(value: _Same, dtypes: tuple[tuple[str, str], ...]) -> Expr:
+def _normalised(value: Same[Expr], dtypes: tuple[tuple[str, str], ...]) -> Expr:
     """Remembered, as every part of a workload in which a statement may be asks for it."""
     return normalise(value.value, dict(dtypes))
 
@@ -470,42 +474,47 @@ def _unify_loops(statements: list[ScopStatement]) -> list[ScopStatement] | None:
             if made is not None and not _align(statements, place, read, made, shared):
                 return None
         produced[statement.target.tensor] = place
-    _join_strangers(statements, shared, statements.index(anchor_of(statements)))
-    return [_rename(s, shared.names(place)) for place, s in enumerate(statements)]
+    anchor = anchor_of(statements)
+    _join_strangers(statements, shared, next(p for p, s in enumerate(statements) if s is anchor))
+    common = shared.names()
+    names = [{n: common[place, n] for n, _ in s.loops} for place, s in enumerate(statements)]
+    return [_rename(s, mine) for s, mine in zip(statements, names, strict=True)]
 
 
 class _Classes:
-    """Loops that are one: disjoint sets with at most one loop of each statement."""
+    """Loops that are one: disjoint sets with at most one loop of each statement. `member`: by the
+    set of a loop, the loop of each statement in it."""
 
     def __init__(self, statements: list[ScopStatement]) -> None:
-        self.statements = statements
-        self.members: dict[_Loop, frozenset[_Loop]] = {
-            (place, n): frozenset({(place, n)})
-            for place, s in enumerate(statements)
-            for n, _ in s.loops
-        }
+        self.extents = {(p, n): e for p, s in enumerate(statements) for n, e in s.loops}
+        self.member: dict[_Loop, dict[int, str]] = {(p, n): {p: n} for p, n in self.extents}
 
     def join(self, a: _Loop, b: _Loop) -> bool:
         """Whether two loops can be one; they are from now on."""
-        joined = self.members[a] | self.members[b]
-        places = [place for place, _ in joined]
-        extents = {dict(self.statements[place].loops)[n] for place, n in joined}
-        if len(set(places)) < len(places) or len(extents) > 1:
+        less, more = sorted((self.member[a], self.member[b]), key=len)
+        if less is more:
+            return True
+        if self.extents[a] != self.extents[b] or not less.keys().isdisjoint(more):
             return False
-        for loop in joined:
-            self.members[loop] = joined
+        for place, name in less.items():
+            more[place] = name
+            self.member[place, name] = more
         return True
 
-    def names(self, place: int) -> dict[str, str]:
-        """The common name of each loop of a statement: its first one, made unique."""
-        chosen: dict[frozenset[_Loop], str] = {}
-        for loop in self.members:
-            if self.members[loop] not in chosen:
-                name = min(self.members[loop])[1]
-                while name in chosen.values():
+    def names(self) -> dict[_Loop, str]:
+        """The common name of each loop: its first one, made unique."""
+        chosen: dict[int, str] = {}
+        taken: set[str] = set()
+        found: dict[_Loop, str] = {}
+        for loop, joined in self.member.items():
+            if id(joined) not in chosen:
+                name = joined[min(joined)]
+                while name in taken:
                     name += "_"
-                chosen[self.members[loop]] = name
-        return {n: chosen[self.members[place, n]] for n, _ in self.statements[place].loops}
+                taken.add(name)
+                chosen[id(joined)] = name
+            found[loop] = chosen[id(joined)]
+        return found
 
 
 def _align(
@@ -526,7 +535,7 @@ def _align(
 def _join_strangers(statements: list[ScopStatement], shared: _Classes, anchor: int) -> None:
     """Let statements that share nothing with the anchor run in its loops, where they agree."""
     for place, statement in enumerate(statements):
-        if any(p == anchor for n, _ in statement.loops for p, _ in shared.members[place, n]):
+        if any(anchor in shared.member[place, n] for n, _ in statement.loops):
             continue
         indices = zip(statement.target.indices, statements[anchor].target.indices, strict=False)
         for mine, theirs in indices:
@@ -535,7 +544,9 @@ def _join_strangers(statements: list[ScopStatement], shared: _Classes, anchor: i
 
 
 def _rename(statement: ScopStatement, names: Mapping[str, str]) -> ScopStatement:
-    bindings: dict[str, Expr] = {old: Name(new) for old, new in names.items()}
+    bindings: dict[str, Expr] = {o: Name(new) for o, new in names.items() if o != new}
+    if not bindings:
+        return statement
 
     def moved(r: Reference) -> Reference:
         return Reference(r.tensor, tuple(i.rename(names) for i in r.indices))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
 
 from hwgen.polyhedral.tree.aliases import places_of
 from hwgen.polyhedral.tree.loop_tree import Loop, LoopTree, Node, blocks
@@ -54,17 +55,38 @@ class _Ordering:
 
     def sorted(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
         inner = [n.around(self.sorted(n.body)) if isinstance(n, Loop) else n for n in nodes]
-        left = [(self._key(n), *self._touched(n), n) for n in inner]
+        before = self._before(inner)
+        behind: list[list[int]] = [[] for _ in inner]
+        for n, earlier in enumerate(before):
+            for other in earlier:
+                behind[other].append(n)
+        ready = [(self._key(node), n) for n, node in enumerate(inner) if not before[n]]
+        heapify(ready)
         result: list[Node] = []
-        while left:
-            ready = [
-                k
-                for k, (_, reads, writes, _) in enumerate(left)
-                if all(writes.isdisjoint(r | w) and reads.isdisjoint(w) for _, r, w, _ in left[:k])
-            ]
-            chosen = min(ready, key=lambda k: (left[k][0], k))
-            result.append(left.pop(chosen)[3])
+        while ready:
+            _, done = heappop(ready)
+            result.append(inner[done])
+            for n in behind[done]:
+                before[n].discard(done)
+                if not before[n]:
+                    heappush(ready, (self._key(inner[n]), n))
         return tuple(result)
+
+    def _before(self, nodes: Sequence[Node]) -> list[set[int]]:
+        """The nests that have to run before each one: who last wrote what it uses, and who has read
+        that since where it writes."""
+        wrote: dict[str, int] = {}
+        read: dict[str, set[int]] = {}
+        result: list[set[int]] = []
+        for number, node in enumerate(nodes):
+            reads, writes = self._touched(node)
+            mine = {wrote[place] for place in reads | writes if place in wrote}
+            result.append(mine.union(*(read.get(place, ()) for place in writes)))
+            for place in reads:
+                read.setdefault(place, set()).add(number)
+            for place in writes:
+                wrote[place], read[place] = number, set()
+        return result
 
     def _key(self, node: Node) -> tuple[_Rank, str]:
         """The first place at which anything of a nest belongs."""

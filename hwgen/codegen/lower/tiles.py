@@ -28,7 +28,7 @@ def tiled(state: LoopTree, tensor: str, home: tuple[str, ...]) -> tuple[str, ...
         return home
     # Of a window that slides, some blocks alone have such a condition: its tiles overlap.
     first = {first_of(n) for n in around[len(home) :]}
-    first = first.intersection(*(s.block.predicate for s in state.sites_of[tensor]))
+    first = first.intersection(*(s.block.predicate for s in state.sites_of(tensor)))
     if not first:
         return home
 

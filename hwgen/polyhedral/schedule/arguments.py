@@ -29,8 +29,10 @@ class Handle(str):
     """The name of a loop or tensor, and the edit that made it: once that is undone, the name may
     come to mean another loop."""
 
-    __slots__ = ("edit", "schedule")
+    __slots__ = ("edit", "number", "schedule")
     edit: Edit
+    number: int
+    """Which of the schedule's edits it was."""
     schedule: object
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
@@ -44,8 +46,8 @@ class Edited(Protocol):
         """A name as it was given, plain. Raises HwgenError where it is of an undone edit."""
         ...
 
-    def last_edit(self) -> Edit:
-        """The edit made last."""
+    def last_edit(self) -> tuple[int, Edit]:
+        """The edit made last, and its number."""
         ...
 
     def recalling(self, arguments: Sequence[Argument]) -> AbstractContextManager[None]:
@@ -163,7 +165,8 @@ def _handles(result: object, schedule: Edited) -> object:
             return result
         case str():
             handle = Handle(result)
-            handle.edit, handle.schedule = schedule.last_edit(), schedule
+            handle.number, handle.edit = schedule.last_edit()
+            handle.schedule = schedule
             return handle
         case tuple():
             return tuple(_handles(r, schedule) for r in cast("tuple[object, ...]", result))

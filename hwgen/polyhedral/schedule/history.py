@@ -258,11 +258,11 @@ class History(Printed):
         """One stage, with the words that are about it."""
         raise NotImplementedError
 
-    def last_edit(self) -> Edit:
-        """The edit made last; there must be one."""
+    def last_edit(self) -> tuple[int, Edit]:
+        """The edit made last, and its number; there must be one."""
         edit = self._steps[-1].edit
         assert edit is not None
-        return edit
+        return len(self._steps) - 1, edit
 
     def name(self, text: str) -> str:
         """The plain name of a loop or tensor.
@@ -272,7 +272,7 @@ class History(Printed):
         """
         if not isinstance(text, Handle) or text.schedule is not self:
             return str(text)
-        if all(step.edit is not text.edit for step in self._steps):
+        if all(step.edit is not text.edit for step in self._steps[text.number :][:1]):
             raise HwgenError(
                 "H414",
                 f"{text} is of an edit that was undone",
@@ -334,7 +334,7 @@ class History(Printed):
                     made._take(state, edit)
                 else:
                     made.apply(edit)
-                if made.last_edit().results != edit.results:
+                if made.last_edit()[1].results != edit.results:
                     return None
             return made.state
         return None

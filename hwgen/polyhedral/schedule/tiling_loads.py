@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from hwgen.polyhedral.caches import in_caches, through_caches
 from hwgen.polyhedral.match.operations import Operation, Storage
@@ -14,6 +15,9 @@ from hwgen.polyhedral.scop import ScopStatement
 from hwgen.polyhedral.search.tiling import Tiling
 from hwgen.polyhedral.tree.build import stage_of
 from hwgen.polyhedral.tree.copies import overlaps, target_first
+from hwgen.polyhedral.tree.edit import main_site
+from hwgen.polyhedral.tree.loop_tree import alone, names_of
+from hwgen.polyhedral.tree.loop_tree import loops as loops_in
 from hwgen.spec.affine import Affine, affine, sparse
 from hwgen.spec.expression import Access, names, walk
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
@@ -56,7 +60,12 @@ class LoadWriter:
 
     def stage(self, statement: ScopStatement) -> str:
         """The tensor of the stage that a statement of the scop comes from."""
-        return self.first[self.plan.scop.workload.statements.index(statement.source)]
+        return self._stages[statement.source.name]
+
+    @cached_property
+    def _stages(self) -> dict[str, str]:
+        statements = self.plan.scop.workload.statements
+        return {s.name: stage for s, stage in zip(statements, self.first, strict=True)}
 
     def split_lanes(self, loop: str, lanes: int) -> tuple[str, list[str]]:
         if lanes == 1:
@@ -65,13 +74,15 @@ class LoadWriter:
         return outer, [inner]
 
     def reorder(self, loops: list[str]) -> None:
-        present = [x for x in self.schedule.state.loop if x in loops]
+        root = self.schedule.state.root
+        nests = tuple(node for node in root if not names_of(node).isdisjoint(loops))
+        present = [x.name for x in loops_in(nests) if x.name in loops]
         if len(loops) > 1 and present != loops:
             self.schedule.reorder(*loops)
 
     def own_loops(self, tensor: str, statement: ScopStatement) -> list[tuple[str, str]]:
         """The scop's loop and the stage's own loop for each iterator that has one."""
-        block = self.schedule.state.site[tensor].block
+        block = main_site(self.schedule.state, tensor).block
         inside = self.inside(tensor)
         result: list[tuple[str, str]] = []
         for mine, iterator in self._iterated(tensor, statement):
@@ -110,12 +121,7 @@ class LoadWriter:
 
     def inside(self, tensor: str) -> tuple[str, ...]:
         """The loops that hold a stage's block alone."""
-        site = self.schedule.state.site[tensor]
-        return tuple(
-            x.name
-            for x in site.loops
-            if all(x.name not in o.names for o in self.schedule.state.sites if o is not site)
-        )
+        return tuple(x.name for x in main_site(self.schedule.state, tensor).loops if alone(x))
 
     def cache(self, storage: Storage, around: Sequence[str], results: Mapping[str, str]) -> None:
         """Load a storage inside of loops, outermost first."""
@@ -131,7 +137,7 @@ class LoadWriter:
             name = s.cache_read(source, storage.memory, readers, occurrence if alike else places)
         if around:
             s.compute_at(name, around[-1])
-        block = s.state.site[name].block
+        block = main_site(s.state, name).block
         inside = self.inside(name)
         blocks: list[str] = []
         rows: list[str] = []

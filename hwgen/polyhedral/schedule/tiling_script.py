@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import ceil, prod
 
 from hwgen.polyhedral.match.operations import Operation
@@ -189,8 +190,12 @@ class TilingWriter(LoadWriter):
 
     def own_readers(self, tensor: str) -> list[str]:
         """The stages of this phase that read a tensor."""
-        mine = {self.stage(x) for x in self.plan.statements} | {*self.moved.values()}
-        return [x.tensor for x in self.schedule.state.readers(tensor) if x.tensor in mine]
+        readers = [x.tensor for x in self.schedule.state.readers(tensor)]
+        return [x for x in readers if x in self._own or x in self.moved.values()]
+
+    @cached_property
+    def _own(self) -> set[str]:
+        return {self.stage(x) for x in self.plan.statements}
 
     def _stored(self, statement: ScopStatement, readers: Sequence[str]) -> list[tuple[str, str]]:
         """Compute what a statement stores in a memory first; the scop's loop and the copy's for
@@ -376,7 +381,7 @@ class TilingWriter(LoadWriter):
                 block = tensor if kind == "store" else f"{results[statement.name]}_init"
                 if kind == "store" and self._store_in_parts(tensor, loops):
                     continue
-                if block in s.state.site:
+                if s.state.block(block) is not None:
                     s.sink(block, inner[-1], where)
                     rest = [n for n in inner if n not in loops]
                     turns = prod(s.state.loop[n].extent for n in rest)
@@ -392,7 +397,7 @@ class TilingWriter(LoadWriter):
         s, match = self.schedule, self.tiling.match
         store = stored_in_parts(self.hardware, match)
         depth = self.tiling.spatial_depth
-        if store is None or self.collected or not self.reduction or tensor not in s.state.site:
+        if store is None or self.collected or not self.reduction or s.state.block(tensor) is None:
             return False
         most = s.state.loop[self.reduction[0]].extent
         cut = part_of_store(self.hardware, match, store, self.tiling.extents(depth), most)
@@ -468,7 +473,7 @@ class TilingWriter(LoadWriter):
         for statement in (x for x in self.plan.statements if x.name in results):
             tensor = results[statement.name]
             init = self.plan.of(statement, "init")
-            if f"{tensor}_init" in s.state.site:
+            if s.state.block(f"{tensor}_init") is not None:
                 self.call(f"{tensor}_init", self._init_lanes(tensor), init)
             work = self.plan.of(statement, "map", "update")
             store = self.plan.of(statement, "store") if statement in self.storing else []
@@ -492,17 +497,18 @@ class TilingWriter(LoadWriter):
     def _in_place(self, operation: Operation) -> Operation:
         """The call that reads what is not loaded where it lies."""
         selection = self.tiling.match.selection
-        for storage in selection.storages:
-            found = reading_in_place(self.hardware, selection, storage.name)
-            if found and self.tiling.in_place(storage.name) and found[0] == operation:
+        for name in (s.name for s in selection.storages if s.name in operation.storages):
+            found = reading_in_place(self.hardware, selection, name)
+            if found and self.tiling.in_place(name) and found[0] == operation:
                 operation = replace(operation, intrinsic=found[1])
         return operation
 
     def _init_lanes(self, tensor: str) -> list[str]:
         if f"{tensor}_init" in self.lanes:
             return self.lanes[f"{tensor}_init"]
-        made = self.schedule.state.site[f"{tensor}_init"].names
-        return [n for n in made if n.removesuffix("_init") in self.lanes[tensor]]
+        made = self.schedule.state.block(f"{tensor}_init")
+        assert made is not None
+        return [n for n in made.names if n.removesuffix("_init") in self.lanes[tensor]]
 
     def call(self, block: str, lanes: list[str], operations: list[Operation]) -> None:
         names = [o.intrinsic.name for o in operations]

@@ -3,7 +3,8 @@ by one stage (a statement that rewrites a tensor defines a new one)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, count
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.tree.loop_tree import (
@@ -160,12 +161,12 @@ def check_whole(workload: Workload) -> None:
 def unique(name: str, taken: Iterable[str]) -> str:
     """The name, or the name with the first number that makes it new."""
     used = set(taken)
-    if name not in used:
-        return name
-    number = 1
-    while f"{name}_{number}" in used:
-        number += 1
-    return f"{name}_{number}"
+    return next(n for n in numbered(name) if n not in used)
+
+
+def numbered(name: str) -> Iterator[str]:
+    """The name, then with 1, 2 and so on behind it."""
+    return chain((name,), (f"{name}_{number}" for number in count(1)))
 
 
 def nest(stage: Stage, taken: set[str]) -> Node:

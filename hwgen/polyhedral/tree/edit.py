@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from hwgen.errors import HwgenError
+from hwgen.polyhedral.tree.build import numbered
 from hwgen.polyhedral.tree.loop_tree import (
     Block,
     Loop,
@@ -17,6 +18,7 @@ from hwgen.polyhedral.tree.loop_tree import (
     loops,
     map_blocks,
     map_loops,
+    sites,
 )
 from hwgen.polyhedral.tree.terms import apply
 from hwgen.spec.expression import Expr
@@ -46,9 +48,10 @@ def find_loop(state: LoopTree, name: str) -> Loop:
     Raises:
         HwgenError: H414 with what became of the loop, if it once existed.
     """
-    if name not in state.loop:
+    around = path(state.root, name)
+    if not around:
         raise _unknown("loop", name, state.loop, dict(state.gone).get(name, ""))
-    return state.loop[name]
+    return around[-1]
 
 
 def find_stage(state: LoopTree, name: str) -> Stage:
@@ -88,13 +91,8 @@ def check_memory(hardware: HardwareSpec, memory: str) -> None:
 
 def fresh(name: str, state: LoopTree) -> str:
     """A loop name that neither exists nor ever did."""
-    taken = set(state.loop) | set(state.tensor) | set(dict(state.gone))
-    if name not in taken:
-        return name
-    number = 1
-    while f"{name}_{number}" in taken:
-        number += 1
-    return f"{name}_{number}"
+    gone = {n for n, _ in state.gone}
+    return next(n for n in numbered(name) if n not in gone and not state.taken(n))
 
 
 def check_plain(loop: Loop, what: str) -> None:
@@ -114,7 +112,7 @@ def check_not_tensorized(state: LoopTree, name: str) -> None:
     """Raises:
     HwgenError: H413 where a loop is a part of an intrinsic's call.
     """
-    for site in state.sites:
+    for site in under(state, name):
         done = site.block.tensorized
         if done is None or not done.loop:
             continue
@@ -161,7 +159,7 @@ def replace_loop(
     nodes: tuple[Node, ...], name: str, edit: Callable[[Loop], tuple[Node, ...]]
 ) -> tuple[Node, ...]:
     """The tree with one loop replaced by what `edit` makes of it."""
-    return map_loops(nodes, lambda x: edit(x) if x.name == name else (x,))
+    return map_loops(nodes, edit, name)
 
 
 def inserted(
@@ -184,6 +182,13 @@ def around(node: Node) -> tuple[str, ...]:
     return tuple(x.name for x in loops((node,)))
 
 
+def under(state: LoopTree, name: str) -> tuple[Site, ...]:
+    """The blocks inside a loop."""
+    around = path(state.root, name)
+    found = sites(around[-1:], around[:-1], (0,) * (len(around) - 1)) if around else ()
+    return tuple[Site, ...](found)
+
+
 def stages_of(node: Node) -> tuple[str, ...]:
     """Stages with a block under a node."""
     return tuple(dict.fromkeys(b.stage for b in blocks((node,))))
@@ -192,15 +197,11 @@ def stages_of(node: Node) -> tuple[str, ...]:
 def path(nodes: tuple[Node, ...], name: str) -> tuple[Loop, ...]:
     """The loops from the root to a loop, itself included."""
     for node in nodes:
-        if isinstance(node, Loop):
-            if node.name == name:
-                return (node,)
-            inner = path(node.body, name)
-            if inner:
-                return (node, *inner)
+        if isinstance(node, Loop) and name in node.names:
+            return (node,) if node.name == name else (node, *path(node.body, name))
     return ()
 
 
 def main_site(state: LoopTree, stage: str) -> Site:
     """The block of a stage that computes (not its initialisation)."""
-    return next(s for s in state.sites_of[stage] if s.block.part != "init")
+    return next(s for s in state.sites_of(stage) if s.block.part != "init")

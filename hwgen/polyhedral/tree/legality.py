@@ -132,7 +132,7 @@ def _runs_again(site: Site, loop: str) -> bool:
 
 def violation(state: LoopTree, stage: Stage, depth: int, *, output: bool) -> Violation | None:
     """The first broken condition where a tensor's home is the outermost `depth` loops."""
-    writers = state.sites_of[stage.tensor]
+    writers = state.sites_of(stage.tensor)
     compute = next(s for s in writers if s.block.part != "init")
     init = next((s for s in writers if s.block.part == "init"), None)
     found = _accumulation(state, compute, init, depth) if stage.reduces else None

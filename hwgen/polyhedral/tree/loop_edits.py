@@ -18,6 +18,7 @@ from hwgen.polyhedral.tree.edit import (
     refuse,
     replace_loop,
     substitute_loops,
+    under,
 )
 from hwgen.polyhedral.tree.loop_tree import Block, Loop, LoopTree, Node, loops, map_blocks
 from hwgen.polyhedral.tree.terms import simplify
@@ -57,7 +58,7 @@ def split(
     count = -(-old.extent // size) if nparts is None else nparts
     outer, inner = fresh(f"{loop}_o", state), fresh(f"{loop}_i", state)
     value = Binary("+", Binary("*", Name(outer), Const(size)), Name(inner))
-    extents = state.extents | {outer: count, inner: size}
+    extents = _extents(state, loop) | {outer: count, inner: size}
 
     def edit(node: Loop) -> tuple[Node, ...]:
         body = substitute_loops(node.body, {loop: value}, extents)
@@ -69,8 +70,14 @@ def split(
         return (Loop(outer, count, body, prefetches=tuple(ahead)),)
 
     root = replace_loop(state.root, loop, edit)
-    gone = (*state.gone, (loop, f"{loop} was split into {outer} and {inner}"))
-    return replace(state, root=root, gone=gone), outer, inner
+    gone = loop, f"{loop} was split into {outer} and {inner}"
+    return state.with_root(root, gone), outer, inner
+
+
+def _extents(state: LoopTree, loop: str) -> dict[str, int]:
+    """The extents of a loop, and of those around and inside it."""
+    *outer, mine = path(state.root, loop)
+    return {x.name: x.extent for x in (*outer, *mine.held)}
 
 
 def fuse(state: LoopTree, outer: str, inner: str) -> tuple[LoopTree, str]:
@@ -92,7 +99,7 @@ def fuse(state: LoopTree, outer: str, inner: str) -> tuple[LoopTree, str]:
         )
     name = fresh(f"{outer}_{inner}_f", state)
     extent = first.extent * second.extent
-    extents = state.extents | {name: extent}
+    extents = _extents(state, outer) | {name: extent}
     bindings: dict[str, Expr] = {
         outer: Binary("//", Name(name), Const(second.extent)),
         inner: Binary("%", Name(name), Const(second.extent)),
@@ -113,8 +120,8 @@ def fuse(state: LoopTree, outer: str, inner: str) -> tuple[LoopTree, str]:
             ),
         )
 
-    gone = (*state.gone, *((n, f"{outer} and {inner} were fused into {name}") for n in bindings))
-    return replace(state, root=replace_loop(state.root, outer, edit), gone=gone), name
+    gone = ((n, f"{outer} and {inner} were fused into {name}") for n in bindings)
+    return state.with_root(replace_loop(state.root, outer, edit), *gone), name
 
 
 def merge(state: LoopTree, first: str, second: str) -> LoopTree:
@@ -157,8 +164,8 @@ def merge(state: LoopTree, first: str, second: str) -> LoopTree:
             ),
         )
 
-    gone = (*state.gone, (second, f"{second} was merged into {first}"))
-    return replace(state, root=replace_loop(root, first, edit), gone=gone)
+    gone = second, f"{second} was merged into {first}"
+    return state.with_root(replace_loop(root, first, edit), gone)
 
 
 def beside(state: LoopTree, first: str, second: str, what: str) -> tuple[Loop, Loop]:
@@ -230,7 +237,7 @@ def reorder(state: LoopTree, order: Sequence[str]) -> LoopTree:
     nodes = chain[-1].body
     for loop in reversed(arranged[places[0] :]):
         nodes = (replace(loop, body=nodes),)
-    return replace(state, root=replace_loop(state.root, names[places[0]], lambda _: nodes))
+    return state.with_root(replace_loop(state.root, names[places[0]], lambda _: nodes))
 
 
 def set_kind(state: LoopTree, loop: str, kind: LoopKind) -> LoopTree:
@@ -268,16 +275,12 @@ def set_kind(state: LoopTree, loop: str, kind: LoopKind) -> LoopTree:
         _check_free(state, loop, kind)
     _check_pragmas(old, kind, old.pragmas)
     made = replace(old, kind=kind.name, combines=kind.reduces, sums=bool(kind.sum))
-    root = replace_loop(state.root, loop, lambda _: (made,))
-    return replace(state, root=root)
+    return state.with_root(replace_loop(state.root, loop, lambda _: (made,)))
 
 
 def _check_free(state: LoopTree, loop: str, kind: LoopKind) -> None:
     """A coordinate is one loop on every path."""
-    for site in state.sites:
-        names = site.names
-        if loop not in names:
-            continue
+    for site in under(state, loop):
         for other in site.loops:
             if other.kind == kind.name and other.name != loop:
                 raise refuse(

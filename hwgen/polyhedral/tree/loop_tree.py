@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
+from operator import is_
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from hwgen.polyhedral.tree.terms import Addends, addends, simplify
@@ -149,7 +151,7 @@ class Prefetch:
     distance: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Loop:
     """`for name in 0 ..< extent`. `kind`: "serial", or a loop kind of the chip (`parallel`,
     `vectorize`, `unroll`, or a thread index to which it is bound). `combines`: iterations of this
@@ -166,6 +168,23 @@ class Loop:
     prefetches: tuple[Prefetch, ...] = ()
     turns: bool = False
     sums: bool = False
+
+    @cached_property
+    def held(self) -> tuple[Loop, ...]:
+        """Itself and every loop inside, in textual order."""
+        inner = (node.held for node in self.body if isinstance(node, Loop))
+        return (self, *chain.from_iterable(inner))
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names of these."""
+        inner = (node.names for node in self.body if isinstance(node, Loop))
+        return frozenset((self.name,)).union(*inner)
+
+    @cached_property
+    def stages(self) -> frozenset[str]:
+        """The stages of all blocks inside."""
+        return frozenset[str]().union(*(node.stages for node in self.body))
 
     def around(self, body: tuple[Node, ...]) -> Loop:
         """The loop around something else."""
@@ -219,6 +238,10 @@ class Block:
     @property
     def binding(self) -> dict[str, Expr]:
         return dict(self.bindings)
+
+    @property
+    def stages(self) -> frozenset[str]:
+        return frozenset((self.stage,))
 
 
 Node = Loop | Block
@@ -324,10 +347,24 @@ class LoopTree:
         """Instances of blocks by the block's name and a suffix, as far as they were asked for."""
         return {}
 
+    def sites_of(self, stage: str) -> tuple[Site, ...]:
+        """A stage's blocks, in textual order."""
+        if "sites" in self.__dict__:
+            return self._sites_of.get(stage, ())
+        return tuple(sites(self.root, stage=stage))
+
     @cached_property
-    def sites_of(self) -> dict[str, tuple[Site, ...]]:
-        """By stage, its blocks in textual order."""
+    def _sites_of(self) -> dict[str, tuple[Site, ...]]:
         return listed((s.block.stage, s) for s in self.sites)
+
+    def block(self, name: str) -> Site | None:
+        """A block that is no copy, by its name."""
+        stages = (name, name.removesuffix("_init"))
+        return next((s for x in stages for s in self.sites_of(x) if s.block.name == name), None)
+
+    def taken(self, name: str) -> bool:
+        """Whether a loop or a tensor has a name."""
+        return name in self.tensor or any(name in names_of(node) for node in self.root)
 
     @cached_property
     def users(self) -> dict[str, tuple[Site, ...]]:
@@ -351,6 +388,20 @@ class LoopTree:
         read = ((s, {r.tensor: None for r in s.reads_in("whole")}) for s in self.stages)
         return listed((tensor, s) for s, tensors in read for tensor in tensors)
 
+    @cached_property
+    def takers(self) -> dict[str, tuple[str, ...]]:
+        """By tensor, the other stages that read it or keep its elements."""
+        return listed(
+            (tensor, s.tensor)
+            for s in self.stages
+            for tensor in dict.fromkeys(
+                v
+                for name in (s.tensor, *(r.tensor for r in s.reads_in("whole")))
+                for v in self.versions.get(name, (name,))
+            )
+            if tensor != s.tensor
+        )
+
     def readers(self, tensor: str) -> tuple[Stage, ...]:
         """The stages that read a tensor, in order."""
         return self._readers.get(tensor, ())
@@ -365,6 +416,14 @@ class LoopTree:
     def memory(self, tensor: str) -> str:
         """The memory that a tensor is kept in; "" for the caller's array."""
         return self.storage[tensor].memory if tensor in self.storage else ""
+
+    def with_root(self, root: tuple[Node, ...], *gone: tuple[str, str]) -> LoopTree:
+        """The same with another tree, and more loops that are gone; what was found out about the
+        rest stays."""
+        made = replace(self, root=root, gone=(*self.gone, *gone) if gone else self.gone)
+        kept = {n: v for n, v in self.__dict__.items() if n in _WITHOUT_TREE}
+        made.__dict__.update(kept)
+        return made
 
     def with_storage(self, storage: Storage) -> LoopTree:
         rest = tuple(s for s in self.storages if s.tensor != storage.tensor)
@@ -381,6 +440,10 @@ class LoopTree:
         return replace(self, stages=tuple(found))
 
 
+_WITHOUT_TREE = ("tensor", "stage", "storage", "versions", "takers", "_readers")
+"""Properties of a state that its tree has no part in."""
+
+
 def listed(pairs: Iterable[tuple[str, T]]) -> dict[str, tuple[T, ...]]:
     """By name, all that is paired with it."""
     found: dict[str, list[T]] = {}
@@ -391,10 +454,12 @@ def listed(pairs: Iterable[tuple[str, T]]) -> dict[str, tuple[T, ...]]:
 
 def loops(nodes: tuple[Node, ...]) -> Iterator[Loop]:
     """Every loop under the nodes, in textual order."""
-    for node in nodes:
-        if isinstance(node, Loop):
-            yield node
-            yield from loops(node.body)
+    return chain.from_iterable(node.held for node in nodes if isinstance(node, Loop))
+
+
+def names_of(node: Node) -> frozenset[str]:
+    """The names of a node's loops."""
+    return node.names if isinstance(node, Loop) else frozenset()
 
 
 def blocks(nodes: tuple[Node, ...]) -> Iterator[Block]:
@@ -416,53 +481,70 @@ def alone(node: Node) -> Block | None:
 
 
 def sites(
-    nodes: tuple[Node, ...], around: tuple[Loop, ...] = (), places: tuple[int, ...] = ()
+    nodes: tuple[Node, ...],
+    around: tuple[Loop, ...] = (),
+    places: tuple[int, ...] = (),
+    stage: str = "",
 ) -> Iterator[Site]:
-    """Every block under the nodes with its path."""
+    """Every block under the nodes with its path, or those of one stage."""
     found: list[Site] = []
-    _add_sites(nodes, around, places, found)
+    _add_sites(nodes, around, places, stage, found)
     return iter(found)
 
 
 def _add_sites(
-    nodes: tuple[Node, ...], around: tuple[Loop, ...], places: tuple[int, ...], found: list[Site]
+    nodes: tuple[Node, ...],
+    around: tuple[Loop, ...],
+    places: tuple[int, ...],
+    stage: str,
+    found: list[Site],
 ) -> None:
     for place, node in enumerate(nodes):
+        if stage and stage not in node.stages:
+            continue
         if isinstance(node, Block):
             found.append(Site(node, around, (*places, place)))
         else:
-            _add_sites(node.body, (*around, node), (*places, place), found)
+            _add_sites(node.body, (*around, node), (*places, place), stage, found)
 
 
 def map_loops(
-    nodes: tuple[Node, ...], edit: Callable[[Loop], tuple[Node, ...]]
+    nodes: tuple[Node, ...], edit: Callable[[Loop], tuple[Node, ...]], name: str = ""
 ) -> tuple[Node, ...]:
-    """Every loop replaced by what `edit` makes of it, inner loops first."""
+    """Every loop replaced by what `edit` makes of it, inner loops first; or the one of a name."""
     result: list[Node] = []
     for node in nodes:
-        if isinstance(node, Block):
+        if isinstance(node, Block) or (name and name not in node.names):
             result.append(node)
+        elif name and name != node.name:
+            result.append(_holding(node, map_loops(node.body, edit, name)))
         else:
-            result += edit(_holding(node, map_loops(node.body, edit)))
+            inner = node.body if name else map_loops(node.body, edit)
+            result += edit(_holding(node, inner))
     return tuple(result)
 
 
-def map_blocks(nodes: tuple[Node, ...], edit: Callable[[Block], Node | None]) -> tuple[Node, ...]:
-    """Every block replaced by what `edit` makes of it (None: dropped); loops left empty go."""
+def map_blocks(
+    nodes: tuple[Node, ...], edit: Callable[[Block], Node | None], stage: str = ""
+) -> tuple[Node, ...]:
+    """Every block, or those of one stage, replaced by what `edit` makes of it (None: dropped);
+    loops left empty go."""
     result: list[Node] = []
     for node in nodes:
-        if isinstance(node, Block):
+        if stage and stage not in node.stages:
+            result.append(node)
+        elif isinstance(node, Block):
             changed = edit(node)
             if changed is not None:
                 result.append(changed)
-        elif body := map_blocks(node.body, edit):
+        elif body := map_blocks(node.body, edit, stage):
             result.append(_holding(node, body))
     return tuple(result)
 
 
 def _holding(loop: Loop, body: tuple[Node, ...]) -> Loop:
     """A loop around nodes: itself where these are its own."""
-    own = len(body) == len(loop.body) and all(a is b for a, b in zip(body, loop.body, strict=True))
+    own = len(body) == len(loop.body) and all(map(is_, body, loop.body))
     return loop if own else loop.around(body)
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
-from hwgen.polyhedral.tree.build import unique
+from hwgen.polyhedral.tree.build import numbered
 from hwgen.polyhedral.tree.edit import (
     check_tensor,
     find_loop,
@@ -27,6 +28,7 @@ from hwgen.polyhedral.tree.loop_tree import (
     Stage,
     map_blocks,
     map_loops,
+    sites,
 )
 from hwgen.polyhedral.tree.relations import shared
 from hwgen.polyhedral.tree.terms import (
@@ -66,14 +68,14 @@ def compute_at(state: LoopTree, tensor: str, loop: str, *, units: bool = False) 
     find_loop(state, loop)
     _check_movable(state, stage)
     bare = _without(state, tensor)
-    if loop not in bare.loop:
+    outer = path(bare.root, loop)
+    if not outer:
         raise refuse(
             f"{tensor} cannot be computed at its own loop",
             f"{loop} is a loop of {tensor}",
             "a loop of a stage that reads it",
             "name a loop of the consumer",
         )
-    outer = path(bare.root, loop)
     boxes = _boxes(bare, stage, outer)
     if not boxes:
         raise refuse(
@@ -82,13 +84,13 @@ def compute_at(state: LoopTree, tensor: str, loop: str, *, units: bool = False) 
             f"a loop around a reader of {tensor} ({_reader_names(state, tensor)})",
             "name a loop of the consumer",
         )
-    node = _nest(bare, stage, boxes, units=units)
+    node = _nest(bare, stage, boxes, outer, units=units)
 
     def edit(target: Loop) -> tuple[Node, ...]:
         place = next(n for n, x in enumerate(target.body) if _needs(bare, x, tensor))
         return (replace(target, body=(*target.body[:place], node, *target.body[place:])),)
 
-    placed = replace(bare, root=replace_loop(bare.root, loop, edit))
+    placed = bare.with_root(replace_loop(bare.root, loop, edit))
     return _remade(state, placed, tensor, f"compute_at({tensor!r}, {loop!r})")
 
 
@@ -107,9 +109,11 @@ def compute_root(state: LoopTree, tensor: str) -> LoopTree:
 
 def _remade(before: LoopTree, after: LoopTree, tensor: str, edit: str) -> LoopTree:
     """With a note of each loop that the stage no longer has in its new nest."""
-    known = {*after.loop, *dict(after.gone)}
+    known = {n for n, _ in after.gone}
     why = made_anew(edit, tensor)
-    return replace(after, gone=(*after.gone, *((n, why) for n in before.loop if n not in known)))
+    had = dict.fromkeys(n for s in before.sites_of(tensor) for n in s.names)
+    left = (n for n in had if n not in known and not path(after.root, n))
+    return after.with_root(after.root, *((n, why) for n in left))
 
 
 def made_anew(edit: str, tensor: str) -> str:
@@ -121,7 +125,7 @@ def insert_nest(state: LoopTree, node: Node, tensor: str) -> LoopTree:
     """A nest at the root, before the first that reads the tensor, else at the end."""
     places = [n for n, x in enumerate(state.root) if _needs(state, x, tensor)]
     place = places[0] if places else len(state.root)
-    return replace(state, root=(*state.root[:place], node, *state.root[place:]))
+    return state.with_root((*state.root[:place], node, *state.root[place:]))
 
 
 def fresh_nest(state: LoopTree, stage: Stage) -> Node:
@@ -144,30 +148,18 @@ def _reader_names(state: LoopTree, tensor: str) -> str:
 
 def _needs(state: LoopTree, node: Node, tensor: str) -> bool:
     """Whether something in a node reads a tensor, or keeps elements of it."""
-    return any(
-        tensor in _versions(state, name)
-        for s in stages_of(node)
-        for name in (s, *(r.tensor for r in state.stage[s].reads_in("whole")))
-        if s != tensor
-    )
-
-
-def _versions(state: LoopTree, tensor: str) -> tuple[str, ...]:
-    """A tensor, and those of which it keeps elements."""
-    return state.versions.get(tensor, (tensor,))
+    return not node.stages.isdisjoint(state.takers.get(tensor, ()))
 
 
 def _without(state: LoopTree, tensor: str) -> LoopTree:
-    root = map_blocks(state.root, lambda b: None if b.stage == tensor else b)
-    return replace(state, root=root)
+    root = map_blocks(state.root, lambda b: None if b.stage == tensor else b, tensor)
+    return state.with_root(root)
 
 
 def _check_movable(state: LoopTree, stage: Stage) -> None:
     """No other stage lives in the stage's own loops."""
     readers = {s.tensor for s in state.readers(stage.tensor)}
-    for site in state.sites:
-        if site.block.stage != stage.tensor:
-            continue
+    for site in state.sites_of(stage.tensor):
         if site.block.tensorized is not None:
             raise refuse(
                 f"{stage.tensor} is tensorized; its loops are fixed",
@@ -175,6 +167,9 @@ def _check_movable(state: LoopTree, stage: Stage) -> None:
                 "stages whose loops are still free",
                 "place stages first, tensorize last",
             )
+        held = (x.stages for x in site.loops)
+        if all(len(x) == 1 or not readers.isdisjoint(x) for x in held):
+            continue
         for other in state.sites:
             name = other.block.stage
             if name == stage.tensor or name in readers:
@@ -198,12 +193,16 @@ def _boxes(state: LoopTree, stage: Stage, outer: Sequence[Loop]) -> dict[str, Bo
     around = {x.name for x in outer}
     wanted: dict[str, list[tuple[Addends, int, int] | None]] = {}
     target = outer[-1]
-    for site in state.sites:
-        if target.name not in site.names:
-            continue
+    places = (0,) * (len(outer) - 1)
+    inside = (
+        site
+        for name in target.stages & {*state.takers.get(stage.tensor, ())}
+        for site in sites((target,), tuple(outer[:-1]), places, name)
+    )
+    for site in sorted(inside, key=lambda s: s.places):
         extents = site.extents
         for access in state.stage[site.block.stage].reads_in(site.block.part):
-            if stage.tensor not in _versions(state, access.tensor):
+            if stage.tensor not in state.versions.get(access.tensor, (access.tensor,)):
                 continue
             for index, wrote in zip(access.indices, stage.target.indices, strict=True):
                 needed = substitute(index, site.block.binding)
@@ -241,22 +240,27 @@ def _enclosing(parts: list[tuple[Addends, int, int] | None], extent: int) -> Box
     return add(total(known[0][0]), Const(low)), count
 
 
-def _nest(state: LoopTree, stage: Stage, boxes: Mapping[str, Box], *, units: bool = False) -> Node:
-    """A nest of the stage over the boxes (whole where none is given), guarded at the edges;
-    `units`: with loops of one iteration too."""
-    taken = set(state.loop) | set(state.tensor)
+def _nest(
+    state: LoopTree,
+    stage: Stage,
+    boxes: Mapping[str, Box],
+    outer: Sequence[Loop] = (),
+    *,
+    units: bool = False,
+) -> Node:
+    """A nest of the stage over the boxes inside of some loops (whole where none is given), guarded
+    at the edges; `units`: with loops of one iteration too."""
     made: list[tuple[str, int]] = []
     bindings: list[tuple[str, Expr]] = []
     guards: list[Expr] = []
-    extents = dict(state.extents)
+    extents = {x.name: x.extent for x in outer}
     for iterator, extent in stage.iterators:
         base, count = boxes.get(iterator, (Const(0), extent))
         value = base
         if count > 1 or units or not boxes:
-            name = (
-                iterator if iterator not in taken else unique(f"{stage.tensor}_{iterator}", taken)
-            )
-            taken.add(name)
+            mine = {n for n, _ in made}
+            names = chain((iterator,), numbered(f"{stage.tensor}_{iterator}"))
+            name = next(n for n in names if n not in mine and not state.taken(n))
             made.append((name, count))
             extents[name] = count
             value = simplify(add(base, Name(name)), extents)
@@ -443,4 +447,4 @@ def root_group(state: LoopTree, name: str) -> LoopTree:
 def loops_of(state: LoopTree, tensor: str) -> tuple[str, ...]:
     """The loops around a stage's block, outermost first."""
     find_stage(state, tensor)
-    return next(s.names for s in state.sites_of[tensor] if s.block.part != "init")
+    return next(s.names for s in state.sites_of(tensor) if s.block.part != "init")

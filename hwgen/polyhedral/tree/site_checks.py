@@ -121,7 +121,7 @@ def check_parallel(state: LoopTree, homes: Homes) -> None:
         for tensor in written:
             if loop.name in homes[tensor]:
                 continue
-            for writer in (s for s in state.sites_of[tensor] if loop.name in s.names):
+            for writer in (s for s in state.sites_of(tensor) if loop.name in s.names):
                 if loop in combining(state, writer) or added_in_lanes(state, writer, loop):
                     continue
                 for other in (s for s in state.users[tensor] if loop.name in s.names):

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import permutations
 
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.tree.edit import check_not_tensorized, find_loop, refuse, stages_of
+from hwgen.polyhedral.tree.edit import check_not_tensorized, find_loop, refuse, stages_of, under
 from hwgen.polyhedral.tree.loop_tree import (
     Block,
     Loop,
@@ -45,16 +45,16 @@ def tensorize(
     for name in intrinsics:
         _check_known(name, hardware)
     chosen = [hardware.intrinsic[n] for n in intrinsics]
-    block = state.site.get(loop)
+    block = state.block(loop)
     if block is not None and chosen and all(x.unit for x in chosen):
         single = not lanes or all(e == 1 for x in chosen for _, e in x.iterators)
         return marked(state, block, Tensorized(" ".join(intrinsics), "", single=single))
     found = find_loop(state, loop)
     check_not_tensorized(state, loop)
     inside = stages_of(found)
-    sites = [s for s in state.sites if loop in s.names]
-    chain = sites[0].loops[sites[0].names.index(loop) :]
-    if len(sites) > 1 or any(len(x.body) != 1 for x in chain):
+    first, *others = under(state, loop)
+    chain = first.loops[first.names.index(loop) :]
+    if others or any(len(x.body) != 1 for x in chain):
         raise refuse(
             f"{loop} holds more than one block",
             ", ".join(inside),
@@ -62,7 +62,7 @@ def tensorize(
             "decompose_reduction outside of the loop, or move stages away",
         )
     if chosen and all(x.unit for x in chosen):
-        return marked(state, sites[0], _lanes(chain, chosen))
+        return marked(state, first, _lanes(chain, chosen))
     if len(chosen) != 1:
         raise refuse(
             "one intrinsic at a time",
@@ -70,7 +70,7 @@ def tensorize(
             "one intrinsic of the processor",
             "name one intrinsic",
         )
-    return marked(state, sites[0], match(state, sites[0], chain, chosen[0]))
+    return marked(state, first, match(state, first, chain, chosen[0]))
 
 
 def _check_known(name: str, hardware: HardwareSpec) -> None:
@@ -91,7 +91,7 @@ def marked(state: LoopTree, site: Site, done: Tensorized) -> LoopTree:
     def changed(block: Block) -> Block:
         return replace(block, tensorized=done) if block.name == site.block.name else block
 
-    return replace(state, root=map_blocks(state.root, changed))
+    return state.with_root(map_blocks(state.root, changed, site.block.stage))
 
 
 def _lanes(chain: tuple[Loop, ...], intrinsics: Sequence[Intrinsic]) -> Tensorized:
