@@ -174,7 +174,11 @@ class _Seen:
             return "const char *"
         if first == "(" and "*" in tokens[: tokens.index(")")] and self._is_type(rest[0]):
             return "const void *"
-        known = self.declared.get(first, "") if not rest else ""
+        if first == "(" and self._is_type(rest[0]) and rest[1] == ")":
+            return rest[0]
+        known = self.declared.get(first, "")
+        if rest and not (rest[0] in ("+", "-") and (known in self.types or known.endswith("*"))):
+            known = ""
         if known in self.types or "(*)" in known:
             return known
         if known.endswith("*"):

@@ -58,12 +58,12 @@ def check_hardware(
         whole.append(lambda: check_processor(context, hardware))
     if has_units(schema):
         whole.append(lambda: check_teams(context, hardware))
-    templates = list(_templates(hardware))
+    found = list(own_templates(hardware))
     if not findings.errors:  # What a part lacks, one that is missing may have.
         findings.each(whole, lambda check: check())
-        templates += _synchronization_templates(hardware)
+        found += _synchronization_templates(hardware)
     findings.each(hardware.intrinsics, lambda i: _check_cycles(context, hardware, i))
-    findings.each(templates, lambda t: _check(context, t))
+    findings.each(found, lambda t: _check(context, t))
 
 
 def _check_memories(context: Context, hardware: HardwareSpec) -> None:
@@ -296,7 +296,7 @@ def _positive(
 
 
 @dataclass(frozen=True, slots=True)
-class _Template:
+class Template:
     """A template: where it stands, its text, and what it may name, besides parameters; `user`: the
     intrinsic that uses it, where there may be several."""
 
@@ -306,7 +306,7 @@ class _Template:
     user: str = ""
 
 
-def _synchronization_templates(hardware: HardwareSpec) -> Iterator[_Template]:
+def _synchronization_templates(hardware: HardwareSpec) -> Iterator[Template]:
     for field, text, used in synchronization_templates(hardware):
         shape: dict[str, Shape] = {}
         for name, what in used.items():
@@ -316,11 +316,11 @@ def _synchronization_templates(hardware: HardwareSpec) -> Iterator[_Template]:
                 if isinstance(what, str)
                 else _unit_shape([hardware.unit[u] for u in what])
             )
-        yield _Template(("synchronization", field), text, shape)
+        yield Template(("synchronization", field), text, shape)
 
 
-def _templates(hardware: HardwareSpec) -> Iterator[_Template]:
-    """All others."""
+def own_templates(hardware: HardwareSpec) -> Iterator[Template]:
+    """All but those of synchronisation."""
     for name, text in (
         ("prologue", hardware.code.prologue), ("epilogue", hardware.code.epilogue),
         ("definitions", hardware.code.definitions),
@@ -332,10 +332,10 @@ def _templates(hardware: HardwareSpec) -> Iterator[_Template]:
             if not hardware.of_kind("offchip"):
                 continue  # What it may name is in a memory with an error, or missing: that is said.
             known["memory"] = _images_memory(hardware)
-        yield _Template(("code", name), text, known)
+        yield Template(("code", name), text, known)
     if hardware.issue is not None and hardware.issue.unroll is not None:
         text = hardware.issue.unroll.emit
-        yield _Template(("issue", "unroll", "emit"), text, {"extent": NUMBER})
+        yield Template(("issue", "unroll", "emit"), text, {"extent": NUMBER})
     for memory in hardware.memories:
         declared = _values(memory.identifiers)
         declared |= {"entries": Items(NUMBER)} if memory.literal else {}
@@ -345,26 +345,26 @@ def _templates(hardware: HardwareSpec) -> Iterator[_Template]:
             ("declare", memory.declare, declared), ("allocate", memory.allocate, buffer),
             ("free", memory.free, buffer), ("pool", memory.pool, {"bytes": NUMBER}),
         ):  # fmt: skip
-            yield _Template(("memories", memory.name, name), text, known)
+            yield Template(("memories", memory.name, name), text, known)
     if hardware.processor is not None:
         for where, text, variables in processor_templates(hardware.processor):
-            yield _Template(where, text, variables)
+            yield Template(where, text, variables)
     for given in hardware.configurations:
         fields = dict.fromkeys(given.fields, TEXT)
         where = ("configurations", given.name, "emit")
-        yield _Template(where, given.emit, fields | {"register": _register(given)})
+        yield Template(where, given.emit, fields | {"register": _register(given)})
     for intrinsic in hardware.intrinsics:
         path: FieldPath = ("intrinsics", intrinsic.name, "emit")
-        yield _Template(path, intrinsic.emit, emit_variables(hardware, intrinsic))
+        yield Template(path, intrinsic.emit, emit_variables(hardware, intrinsic))
         for name, needed in intrinsic.configuration:
             for field, text in needed:
                 where = ("intrinsics", intrinsic.name, "configuration", name, field)
-                yield _Template(where, text, state_variables(intrinsic))
+                yield Template(where, text, state_variables(intrinsic))
         kernel = intrinsic.micro_kernel
         if kernel is not None:
             where = ("micro_kernels", kernel.name, "define")
             variables = define_variables(intrinsic, kernel)
-            yield _Template(where, kernel.define, variables, intrinsic.name)
+            yield Template(where, kernel.define, variables, intrinsic.name)
 
 
 _CODE: dict[str, dict[str, Shape]] = {
@@ -486,7 +486,7 @@ def _values(pairs: Iterable[tuple[str, int | str]]) -> dict[str, Shape]:
     return {name: NUMBER if isinstance(value, int) else TEXT for name, value in pairs}
 
 
-def _check(context: Context, template: _Template) -> None:
+def _check(context: Context, template: Template) -> None:
     text, user = template.text, template.user
     parameters: dict[str, Shape] = dict.fromkeys(context.values, NUMBER)
     try:

@@ -291,6 +291,22 @@ def test_a_name_of_a_spec_is_a_name(path: tuple[str, ...]) -> None:
         assert caught.value.code == "H034"
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_of_a_workload_is_a_name(name: str) -> None:
+    """What runs on a shipped processor has no other text of a workload's."""
+    given = {"name": "w", "tensors": {"x": "int8[4]", "y": "int8[4]"}, "compute": ["y[i] = x[i]"]}
+    for wrong in (
+        {**given, "name": name},
+        {**given, "sizes": {name: 4}},
+        {**given, "dtypes": {name: "int8"}},
+        {**given, "tensors": {"y": "int8[4]", name: "int8[4]"}, "compute": [f"y[i] = {name}[i]"]},
+        {**given, "tensors": {"x": f"{name}[4]", "y": "int8[4]"}},
+        {**given, "compute": [f"y[{name or '+'};] = x[{name or '+'};]"]},
+    ):
+        with pytest.raises(HwgenError):
+            parse_workload(wrong)
+
+
 @pytest.mark.parametrize("text", ["*/", "*\\/", "*\\", "/*/", "**//", "??/", "\\\n", "*??/"])
 def test_a_comment_ends_where_it_should(text: str) -> None:
     assert not {"*/", "\\", "??/", "/*"} & {

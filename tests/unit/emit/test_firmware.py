@@ -235,6 +235,21 @@ def test_types_follow_from_arguments() -> None:
     assert "k_build" not in text
 
 
+def test_buffers_are_typed_as_templates_use_them() -> None:
+    text = """
+    void k_run(chip_buffer a_dev, void *b_dev, const int8_t *c_dev)
+    {
+      for (int i = 0; i < 4; ++i) {
+        chip_load(a_dev + i, b_dev + i * 4, c_dev - 4);
+        chip_store((uintptr_t)a_dev + i, (uintptr_t)b_dev, i + 4);
+      }
+    }
+    """
+    lines = stub([("k", text)], "chip.h", "chip").splitlines()
+    assert "void chip_load(chip_buffer a0, void *a1, const void *a2);" in lines
+    assert "void chip_store(uintptr_t a0, uintptr_t a1, int32_t a2);" in lines
+
+
 def test_only_a_vendors_headers_get_a_stub() -> None:
     includes = ["<stdlib.h>", '"chip.h"', "<vendor/chip.h>", '"../mine.h"', "<omp.h>"]
     assert vendor_headers(includes) == ["chip.h", "vendor/chip.h"]
