@@ -86,8 +86,8 @@ CASES: dict[str, list[tuple[Workload, str, str, str, str]]] = {
             CHAIN,
             "cpu",
             "s.split('j', factor=16)\ns.compute_at('b', 'c_i')\ns.compute_at('b', 'j_i')",
-            "H414",
-            "compute_at('b', 'c_i') made the loops of b anew",
+            "H413",
+            "j_i is a loop of b",
         ),
     ],
     "compute_inline": [
