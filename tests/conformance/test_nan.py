@@ -15,14 +15,14 @@ from hwgen.model.compiled import CompiledKernel, have_compiler
 from hwgen.model.numeric import Array
 from hwgen.model.reference import run_reference
 from hwgen.passes.compiled import Compiled
-from hwgen.pipeline import compile_workload
+from hwgen.pipeline import compile_kernel, compile_workload
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, parse_hardware
 from hwgen.spec.load import make_workload as made_workload
 from hwgen.spec.source import read_document
 from hwgen.spec.workload import Workload
 from hwgen.verify.chips.draws import Spec
-from hwgen.verify.compare import compare
+from hwgen.verify.compare import compare, unexplained
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import compile_case, examine
 from tests.conformance.test_registers import NATIVE, ROOT, STRICT
@@ -234,3 +234,22 @@ def test_sums_of_floats_in_one_statement_keep_their_order(name: str, value: str)
     tensors = dict.fromkeys("xzy", "float32[64, 64]")
     workload = make_workload("chain", tensors, [f"y[i, j] = {value}"])
     examine(compile_workload(workload, chip(name)), draw_inputs(workload, 0))
+
+
+HALVES = {"x": "float16[16, 16]", "z": "float16[16, 16]", "y": "float16[16, 16]"}
+
+
+@pytest.mark.parametrize(
+    ("value", "steps"),
+    [("x[i, j] + z[i, j] + x[j, i]", 2), ("max(x[i, j] + z[i, j], 0)", 1),
+     ("(x[i, j] + z[i, j]) * x[j, i] * 0.5 + 0.25", 4)],
+)  # fmt: skip
+def test_units_that_hold_halves_round_every_operation(value: str, steps: int) -> None:
+    workload = make_workload("halves", HALVES, [f"y[i, j] = {value}"])
+    made = compile_kernel(workload, chip("davinci_core"))
+    inputs = draw_inputs(workload, 0)
+    passed = examine(made, inputs)
+    reference = run_reference(workload, inputs)
+    assert unexplained(workload, inputs, reference, reference) is None
+    strict = unexplained(workload, inputs, passed.outputs, reference)
+    assert (strict is None) == (steps == 1), "one rounding more shows"
