@@ -17,9 +17,8 @@ from hwgen.spec.expression import (
     Name,
     Unary,
     parts,
-    walk,
 )
-from hwgen.spec.typecheck import converts, is_float, own_dtype, promoted
+from hwgen.spec.typecheck import is_float, own_dtype
 
 _ZERO = (Const(0), Const(0.0))
 _WIDTH = {"int8": 8, "uint8": 8, "int16": 16, "uint16": 16, "int32": 32, "int64": 64}
@@ -48,8 +47,8 @@ def _normalised(expr: Expr, dtypes: Mapping[str, str]) -> Expr:
                 and not (dtype == "int64" and dtypes[inner.tensor] != "int64")
             )
             same = isinstance(inner, Access) and dtypes[inner.tensor] == dtype
-            own = _is_of(operand, dtype, dtypes) and exact_in(inner, dtype, dtypes)
-            return inner if lossless or same or own else Cast(dtype, inner)
+            kept = lossless or same or _is_of(operand, dtype, dtypes)
+            return inner if kept else Cast(dtype, inner)
         case Call("clip", (value, low, high)):
             bounded = Call("max", (value, low))
             return normalise(Call("min", (bounded, high)), dtypes)
@@ -70,33 +69,6 @@ def _normalised(expr: Expr, dtypes: Mapping[str, str]) -> Expr:
             if op == "+" and b == Const(0) and _is_integer(a, dtypes):
                 return a
             return a if op == "*" and b == Const(1) else Binary(op, a, b)
-
-
-def rounded_to(value: Expr, dtype: str) -> tuple[Expr, ...]:
-    """A value, and what is computed where a result of a type of floats is rounded to it anyway."""
-    match value:
-        case Cast(given, operand) if given == dtype and is_float(dtype):
-            return (value,) if isinstance(operand, Access) else (value, operand)
-        case _:
-            return (value,)
-
-
-def exact_in(value: Expr, dtype: str, dtypes: Mapping[str, str]) -> bool:
-    """Whether a value is kept in a type of floats as it is. A sum of float16, say, is computed as a
-    float32: kept as a float16 it is rounded, which only a cast or a tensor of that type says."""
-    match value:
-        case Const() | Name() | Access():
-            return True
-        case Cast(given, _):
-            return not is_float(given) or converts(given, dtype)
-        case Unary("-", operand) | Call("abs", (operand,)):
-            return exact_in(operand, dtype, dtypes)
-        case Call("min" | "max" | "clip", arguments) | Call("select", (_, *arguments)):
-            return all(exact_in(x, dtype, dtypes) for x in arguments)
-        case _:
-            read = (dtypes.get(n.tensor, "") for n in walk(value) if isinstance(n, Access))
-            wide = max((promoted(d) for d in read if is_float(d)), default="float32")
-            return converts(wide, dtype)
 
 
 def _is_of(value: Expr, dtype: str, dtypes: Mapping[str, str]) -> bool:

@@ -143,8 +143,7 @@ def examine(
     check_synchronisation(c.program, c.hardware)
     functional: FunctionalResult | None = None
     expected = run_reference(c.workload, inputs)
-    any_nan = any(i.nan == "any" for i in c.hardware.intrinsics)
-    leeway = Leeway(rescaled_terms(c.lowering), any_nan)
+    leeway = leeway_of(c.lowering, c.hardware)
     outputs: dict[str, Array] = {}
     runs: list[Comparison] = []
     if engine != "c":
@@ -196,6 +195,13 @@ def check_outputs(
             repair="report this command: the compiler or its model is wrong",
         )
     return found
+
+
+def leeway_of(lowering: Lowered, hardware: HardwareSpec) -> Leeway:
+    """How a kernel may differ from the reference besides rounding of what the statements say."""
+    any_nan = any(i.nan == "any" for i in hardware.intrinsics)
+    halves = any(m.dtype in ("float16", "bfloat16") for m in hardware.of_kind("scratchpad"))
+    return Leeway(rescaled_terms(lowering), any_nan, halves)
 
 
 def rescaled_terms(lowering: Lowered) -> dict[str, int]:

@@ -36,7 +36,7 @@ from hwgen.spec.expression import (
     parts,
     tensors_of,
 )
-from hwgen.spec.typecheck import SMALLEST, dtype_of, integer_range, is_float, promoted
+from hwgen.spec.typecheck import SMALLEST, dtype_of, integer_range, is_float, own_dtype, promoted
 from hwgen.spec.workload import Statement, Workload
 
 Floats = npt.NDArray[np.float64]
@@ -72,10 +72,12 @@ class Bounded:
 class Leeway:
     """How a kernel may differ from the reference besides rounding. `rescaled`: by tensor of terms,
     how often sums of them may have been rescaled; `any_nan`: whether the chip says nothing of
-    the maximum and minimum of a NaN."""
+    the maximum and minimum of a NaN; `halves`: whether its units keep what they compute of a
+    float16 or bfloat16 as one, so that it is rounded after every operation of a statement."""
 
     rescaled: Mapping[str, int] = field(default_factory=dict[str, int])
     any_nan: bool = False
+    halves: bool = False
 
 
 NO_LEEWAY = Leeway()
@@ -107,7 +109,7 @@ def analysed(
         target = statement.target.tensor
         reads = tensors_of(statement.value)
         if is_float(workload.tensor[target].dtype) or not inexact.isdisjoint(reads):
-            analysis = _Analysis(workload, statement, tensors, any_nan=leeway.any_nan)
+            analysis = _Analysis(workload, statement, tensors, leeway)
             analysis.run()
             inexact.add(target)
             known = [leaps[n] for n in reads if n in leaps]
@@ -139,7 +141,7 @@ class _Analysis:
     workload: Workload
     statement: Statement
     tensors: dict[str, Bounded]
-    any_nan: bool
+    leeway: Leeway
     leaps: list[str] = field(default_factory=list[str])
 
     def run(self) -> None:
@@ -203,7 +205,7 @@ class _Analysis:
                 lost = np.where(most < OVERFLOW.get(dtype, np.inf), lost, np.inf)
                 v, e = v.sum(axes), e.sum(axes) + lost
             case "max=" | "min=":
-                if self.any_nan:
+                if self.leeway.any_nan:
                     e = np.where(np.isnan(v), np.inf, e)
                 greatest = self.statement.op == "max="
                 v = v.max(axes, initial=-np.inf) if greatest else v.min(axes, initial=np.inf)
@@ -247,14 +249,27 @@ class _Analysis:
     def _addend(self, expr: Expr, grids: Grids) -> Bounded:
         """A term of a sum. A product may be added without being rounded before, so that where it
         passes the largest number, the sum may not."""
-        found = self._evaluate(expr, grids)
+        found = self._operand(expr, grids)
         if not (isinstance(expr, Binary) and expr.op == "*" and np.isinf(found.value).any()):
             return found
-        finite = [np.isfinite(self._evaluate(x, grids).value) for x in (expr.left, expr.right)]
+        finite = [np.isfinite(self._operand(x, grids).value) for x in (expr.left, expr.right)]
         passes = np.isinf(found.value) & finite[0] & finite[1]
         unsure = Bounded(found.value, np.where(passes, np.inf, found.error))
         self._note(str(expr), unsure, [found])
         return unsure
+
+    def _operand(self, expr: Expr, grids: Grids) -> Bounded:
+        """A value that another operation of the statement goes on from."""
+        found = self._evaluate(expr, grids)
+        if not self.leeway.halves or not isinstance(expr, Binary | Call):
+            return found
+        dtype = own_dtype(expr, self._type_of)
+        if dtype == promoted(dtype) or dtype not in UNIT:
+            return found
+        # Rounded or not: past the largest number it is infinite, or not.
+        once = _rounded(found, dtype)
+        passes = np.isinf(once.value) & np.isfinite(found.value)
+        return Bounded(found.value, np.where(passes, np.inf, once.error))
 
     def _evaluate(self, expr: Expr, grids: Grids) -> Bounded:
         """Values and errors of an expression over a grid of points."""
@@ -275,7 +290,7 @@ class _Analysis:
             case Binary(("+" | "-"), left, right):
                 given = [self._addend(left, grids), self._addend(right, grids)]
             case _:
-                given = [self._evaluate(part, grids) for part in parts(expr)]
+                given = [self._operand(part, grids) for part in parts(expr)]
         found = self._applied(expr, given)
         self._note(str(expr), found, given)
         return found
@@ -308,7 +323,7 @@ class _Analysis:
             error = a.error
             for x in given[1:]:
                 error = np.maximum(error, x.error)
-            if self.any_nan:
+            if self.leeway.any_nan:
                 error = np.where(np.isnan(value), np.inf, error)
             return _settled(value, error)
         if function == "abs":

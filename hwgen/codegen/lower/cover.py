@@ -11,7 +11,7 @@ from itertools import count, islice, product, takewhile
 from hwgen.codegen.lower.assignments import misfit
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.match.beginnings import Harmless
-from hwgen.polyhedral.normal_form import exact_in, normalise, rounded_to
+from hwgen.polyhedral.normal_form import normalise
 from hwgen.polyhedral.semantics import adding, updates, widens, written
 from hwgen.polyhedral.tree.copies import target_first
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Site, Stage
@@ -340,12 +340,7 @@ class _Search:
             return
         fields = {i.name: i for i in intrinsic.immediates}
         offchip = result.memory in self.asked.offchip
-        ways = (
-            found
-            for spelt in rounded_to(value, result.dtype)
-            for found in unify(pattern, spelt, fields, self.dtypes, whole=offchip)
-        )
-        for found in ways:
+        for found in unify(pattern, value, fields, self.dtypes, whole=offchip):
             wanted = list(found.operands)
             if (result.name, source) in wanted:
                 continue
@@ -412,10 +407,7 @@ class _Search:
     def _between(
         self, rule: Operand, value: Expr, indices: tuple[Expr, ...], rest: Sequence[Intrinsic]
     ) -> Iterator[tuple[list[Step], list[Intrinsic], Access]]:
-        """Every way to compute what an operand stands for, as a tensor with these indices; none
-        where it would be rounded."""
-        if is_float(rule.dtype) and not exact_in(value, rule.dtype, self.dtypes):
-            return
+        """Every way to compute what an operand stands for, as a tensor with these indices."""
         self.made += 1
         between = Access(f"<{self.made}>", indices)
         for n, other in self._different(rest):

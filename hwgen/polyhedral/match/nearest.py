@@ -17,7 +17,6 @@ from hwgen.polyhedral.match.form import (
 )
 from hwgen.polyhedral.match.retype import Change, Retyper, shown
 from hwgen.polyhedral.match.selection import Selector
-from hwgen.polyhedral.normal_form import exact_in
 from hwgen.polyhedral.scop import ScopStatement
 from hwgen.polyhedral.semantics import as_read, updates, widens, written
 from hwgen.polyhedral.unify import Unification, as_immediate, unify
@@ -428,13 +427,6 @@ class Diagnosis:
             return None
         if isinstance(value, Const):
             return Miss(3, f"it takes no constant {value} for {name}", "pass it as a tensor")
-        if is_float(operand.dtype) and not exact_in(value, operand.dtype, self.scop.dtype):
-            return Miss(
-                1,
-                f"it reads {name} from {memory}, where `{value}` is rounded to {operand.dtype}, as "
-                "the statement does not",
-                f"write {operand.dtype}({value})",
-            )
         places = [m for m in selector.onchip if selector.cover(value, m, statement)]
         if isinstance(value, Access) and selector.is_input(value.tensor):
             return self._unloaded(value.tensor, memory, name)

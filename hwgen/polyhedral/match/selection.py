@@ -15,7 +15,6 @@ from hwgen.polyhedral import isl
 from hwgen.polyhedral.match.beginnings import beginning, no_beginning, starting_number
 from hwgen.polyhedral.match.operations import NOTHING_SHARED, Kind, Operation, Sharing, Storage
 from hwgen.polyhedral.match.plans import Apply, Held, Input, Moved, Plan, rank
-from hwgen.polyhedral.normal_form import exact_in, rounded_to
 from hwgen.polyhedral.scop import Reference, Scop, ScopStatement, reference
 from hwgen.polyhedral.semantics import (
     adding,
@@ -80,12 +79,7 @@ class Selector:
     # -- covering ---------------------------------------------------------------------------
 
     def cover(self, value: Expr, memory: str, statement: ScopStatement) -> Plan | None:
-        """The cheapest way to have a value in a memory; none where that rounds it otherwise than
-        the statement does."""
-        kept = self.hardware.memory[memory].dtype
-        whole = value == statement.value and self.stored_dtype(statement) == kept
-        if is_float(kept) and not whole and not exact_in(value, kept, self.scop.dtype):
-            return None
+        """The cheapest way to have a value in a memory."""
         key = (value, memory, statement.name)
         if key not in self.plans:
             self.plans[key] = self._cheapest(value, memory, statement)
@@ -165,11 +159,10 @@ class Selector:
             if offchip and intrinsic.operand(only[1]).dtype != self.stored_dtype(statement):
                 continue
             fields, dtypes = self.immediates(intrinsic), self.scop.dtype
-            for spelt in rounded_to(value, intrinsic.operand(only[1]).dtype):
-                for found in unify(only[0].value, spelt, fields, dtypes, whole=offchip):
-                    plan = self._operands(intrinsic, found, statement, only[1])
-                    if plan is not None:
-                        yield plan
+            for found in unify(only[0].value, value, fields, dtypes, whole=offchip):
+                plan = self._operands(intrinsic, found, statement, only[1])
+                if plan is not None:
+                    yield plan
         yield from self._additions(value, memory, statement)
 
     def _additions(self, value: Expr, memory: str, statement: ScopStatement) -> Iterator[Apply]:
