@@ -189,7 +189,7 @@ class _Analysis:
             grids[name] = np.reshape(np.arange(lows[d], highs[d], dtype=np.int64), axis)
         grids |= {n: np.full((1,) * len(loops), i, dtype=np.int64) for n, i in at.items()}
         summed = self.statement.op == "+="
-        found = (self._addend if summed else self._evaluate)(self.statement.value, grids)
+        found = (self._term if summed else self._evaluate)(self.statement.value, grids)
         v = np.broadcast_to(found.value, shape)
         e = np.broadcast_to(found.error, shape)
         dtype = self.workload.tensor[self.statement.target.tensor].dtype
@@ -246,10 +246,10 @@ class _Analysis:
         if np.isinf(found.error).any() and not any(np.isinf(g.error).any() for g in given):
             self.leaps.append(text)
 
-    def _addend(self, expr: Expr, grids: Grids) -> Bounded:
-        """A term of a sum. A product may be added without being rounded before, so that where it
+    def _term(self, expr: Expr, grids: Grids) -> Bounded:
+        """A term of `+=`. A product may be added without being rounded before, so that where it
         passes the largest number, the sum may not."""
-        found = self._operand(expr, grids)
+        found = self._evaluate(expr, grids)
         if not (isinstance(expr, Binary) and expr.op == "*" and np.isinf(found.value).any()):
             return found
         finite = [np.isfinite(self._operand(x, grids).value) for x in (expr.left, expr.right)]
@@ -287,8 +287,6 @@ class _Analysis:
                     for i, n in zip(indices, shape, strict=True)
                 )
                 return Bounded(held.value[at], held.error[at])
-            case Binary(("+" | "-"), left, right):
-                given = [self._addend(left, grids), self._addend(right, grids)]
             case _:
                 given = [self._operand(part, grids) for part in parts(expr)]
         found = self._applied(expr, given)

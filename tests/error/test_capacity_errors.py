@@ -103,6 +103,12 @@ def test_of_a_script(script: str, golden: Golden) -> None:
     assert compile_script(gemm(), chip(), repaired(text, error)).cycles
 
 
+def test_of_a_statement_of_two_lines(script: str) -> None:
+    text = changed(script, r"= (s\.split\('c_m', factor=)\d+\)", r"= \\\n  \g<1>2048)")
+    repair = refused(gemm(), chip(), text).diagnostic.repair
+    assert re.search(r"mine\.py:1: c_m_o, c_m_i = s\.split\('c_m', factor=\d+\)$", repair)
+
+
 def test_of_a_script_in_other_words(script: str) -> None:
     """Lines of several edits, and of none, are left as they are."""
     text = changed(script, r"s\.split\('c_m', factor=\d+\)", "s['c'].split('m', factor=2048)")

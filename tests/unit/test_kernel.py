@@ -360,9 +360,9 @@ def test_the_page_about_python_is_true(tmp_path: Path, monkeypatch: pytest.Monke
     parameters = list(signature(hwgen.build).parameters)
     assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)[: len(parameters)] == [
         *("workload", "chip", "sizes", "dtypes", "script", "auto", "engine", "options"),
-        "objective",
+        *("objective", "trust"),
     ]
-    assert len(parameters) == 9
+    assert len(parameters) == 10
 
 
 def test_importing_hwgen_loads_nothing_heavy() -> None:

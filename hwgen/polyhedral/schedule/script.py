@@ -170,7 +170,7 @@ def _statement(line: ast.stmt, source: _Source, names: dict[str, Argument], call
             targets = [target]
         case _:
             raise source.bad(line, "calls of primitives on s", _instead_of(line))
-    given = _line(value, source, names)
+    given = _line(line.lineno, value, source, names)
     try:
         results = call(given)
     except HwgenError as error:
@@ -178,7 +178,7 @@ def _statement(line: ast.stmt, source: _Source, names: dict[str, Argument], call
     _bind(targets, results, source, line, names)
 
 
-def _line(value: ast.expr, source: _Source, names: Mapping[str, Argument]) -> Line:
+def _line(number: int, value: ast.expr, source: _Source, names: Mapping[str, Argument]) -> Line:
     called = value.func if isinstance(value, ast.Call) else value
     match called:
         case ast.Attribute(value=ast.Name(id="s"), attr=word) if called is not value:
@@ -191,7 +191,7 @@ def _line(value: ast.expr, source: _Source, names: Mapping[str, Argument]) -> Li
         case _:
             raise source.bad(called, "s.PRIMITIVE(...)")
     if not isinstance(value, ast.Call):
-        return Line(value.lineno, word, stage=stage)
+        return Line(number, word, stage=stage)
     keywords: dict[str, Argument] = {}
     for given in value.keywords:
         name = given.arg or "**"
@@ -200,7 +200,7 @@ def _line(value: ast.expr, source: _Source, names: Mapping[str, Argument]) -> Li
             raise _bad(source.file, given.lineno, found, "each argument once")
         keywords[name] = _argument(given.value, source, names)
     arguments = tuple(_argument(a, source, names) for a in value.args)
-    return Line(value.lineno, word, arguments, keywords, stage)
+    return Line(number, word, arguments, keywords, stage)
 
 
 def _stage(node: ast.Subscript, source: _Source, names: Mapping[str, Argument]) -> str:

@@ -257,10 +257,20 @@ def test_the_sign_of_a_zero_is_no_part_of_a_result() -> None:
 
 
 def test_a_product_that_is_added_unrounded_need_not_overflow() -> None:
-    workload = unary("x[i] * 4.0 - x[i] * 2.0")
-    found = compared(workload, [1e38, 1, 2, 3], [2e38, 2, 4, 6])
+    workload = make_workload(
+        name="dot",
+        tensors={"a": "float32[2, 2]", "b": "float32[2]", "y": "float32[2]"},
+        compute=["y[i] += a[i, k] * b[k]"],
+    )
+    inputs = {
+        "a": np.array([[4, -2], [4, 1]], np.float32),
+        "b": np.array([1e38, 1.5e38], np.float32),
+    }
+    reference = run_reference(workload, inputs)
+    outputs = {"y": np.array([np.inf, np.inf], np.float32)}
+    found = compare(workload, inputs, outputs, reference)
     assert found.difference is None
-    assert [t.unbounded for t in found.tensors] == [1]
+    assert [(t.unbounded, t.leap) for t in found.tensors] == [(1, "a[i, k] * b[k]")]
 
 
 def test_floats_are_clamped_to_an_integers_ends() -> None:
