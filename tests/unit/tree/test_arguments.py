@@ -48,10 +48,15 @@ def _call(primitive: str, wrong: inspect.Parameter, value: object) -> str:
     """What a primitive says where one argument is replaced."""
     s = start(MATMUL)
     given: list[object] = []
+    named: dict[str, object] = {}
     for parameter in _parameters(primitive):
-        given.append(value if parameter.name == wrong.name else _sample(parameter))
+        mine = value if parameter.name == wrong.name else _sample(parameter)
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+            named[parameter.name] = mine
+        else:
+            given.append(mine)
     with pytest.raises(HwgenError) as caught:
-        getattr(s, primitive)(*given)
+        getattr(s, primitive)(*given, **named)
     assert caught.value.code == "H418"
     assert s.trace() == ""
     return caught.value.diagnostic.found

@@ -1,0 +1,81 @@
+"""`compute_at` in any order of lines: what a stage's loops were made into comes with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from hwgen.errors import HwgenError
+from tests.unit.tree.toy import CHAIN, MATMUL, start
+
+CACHE = "c_local = s.cache_write('c', 'local')\n"
+TILES = "c_0_o, c_1_o, c_0_i, c_1_i = s.tile('c_0', 'c_1', 16, 16)\n"
+SUM = "k_o, k_i = s.split('k', factor=8)\ns.reorder(k_o, 'i', 'j', k_i)\n"
+PLACE = "s.compute_at(c_local, c_1_o)\n"
+LOAD = "a_local = s.cache_read('a', 'local')\ns.compute_at(a_local, k_o)\n"
+
+
+def shown(script: str) -> list[str]:
+    """The buffers, in any order, and the loops."""
+    lines = str(start(MATMUL, "npu").replay(script)).splitlines()
+    loops = next(n for n, line in enumerate(lines) if line.startswith("for "))
+    return [*sorted(lines[:loops]), *lines[loops:]]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        CACHE + SUM + TILES + PLACE + LOAD,
+        CACHE + SUM + LOAD + TILES + PLACE,
+        SUM + CACHE + LOAD + TILES + PLACE,
+        SUM + LOAD + CACHE + TILES + PLACE,
+    ],
+)
+def test_it_may_come_before_or_after_its_stages_loops_are_edited(script: str) -> None:
+    assert shown(script) == shown(CACHE + TILES + PLACE + SUM + LOAD)
+
+
+def test_lines_stay_as_they_were_written() -> None:
+    script = CACHE + SUM + LOAD + TILES + PLACE
+    s = start(MATMUL, "npu").replay(script)
+    assert s.trace() == script
+    before = start(MATMUL, "npu").replay(script.removesuffix(PLACE))
+    s.undo()
+    assert str(s) == str(before)
+    with pytest.raises(HwgenError) as caught:
+        start(MATMUL, "npu").replay(script + "s.split('c_0', factor=2)", "mine.py")
+    place = caught.value.diagnostic.location
+    assert (caught.value.code, place and place.line) == ("H414", script.count("\n") + 1)
+
+
+def test_loops_of_one_iteration_can_still_be_named() -> None:
+    s = start(CHAIN)
+    s.compute_at("b", "c_j")  # one element
+    assert "b_j" not in s.loops()
+    assert "j" not in s.loops()
+    outer, inner = s.split("j", factor=4)
+    assert (s.extent(outer), s.extent(inner)) == (1, 4)
+    assert str(start(CHAIN).replay(s.trace())) == str(s)
+
+
+def test_a_refused_edit_leaves_no_loop_of_one_iteration() -> None:
+    s = start(CHAIN)
+    s.compute_at("b", "c_j")
+    before = str(s)
+    with pytest.raises(HwgenError):
+        s.fuse("j", "c_i")
+    assert str(s) == before
+
+
+def test_what_sums_several_loops_into_one_is_placed_anew() -> None:
+    """`rfactor` makes another stage of one: that comes before, as it did."""
+    s = start(MATMUL)
+    k_o, _ = s.split("k", factor=8)
+    partial = s.rfactor("c", k_o)
+    s.compute_at(partial, "c_j")
+    assert partial in s.buffers()
+
+
+def test_a_sum_is_decomposed_outside_of_its_call() -> None:
+    script = "s.tensorize('c', 'matmul')\ns.decompose_reduction('c', 'k')\n"
+    other = "s.decompose_reduction('c', 'k')\ns.tensorize('c', 'matmul')\n"
+    assert shown(script) == shown(other)
