@@ -82,6 +82,18 @@ def _typed_helpers() -> dict[str, str]:
             f"  if (!(a > {low}.0))\n    return a != a ? 0 : ({c})({low + 1} - 1);\n"
             f"  return a >= {high}.0 ? ({c}){high} : ({c})a;\n}}}}"
         )
+    for dtype, f, whole in (("float32", "f", "8388608.0f"), ("float64", "", "4503599627370496.0")):
+        c = C_TYPES[dtype]
+        # From `whole` on a float has no fraction, and a sum with it keeps none of a smaller one's.
+        # Cores without an instruction that rounds would call a library.
+        library[f"rint_{dtype}"] = (
+            f"static inline {c} {{p}}_rint_{dtype}({c} a)\n{{{{\n"
+            "#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ == 0 && \\\n"
+            "    !defined(__SSE4_1__) && !defined(__ARM_FEATURE_DIRECTED_ROUNDING)\n"
+            f"  {c} size = fabs{f}(a);\n"
+            f"  return size < {whole} ? copysign{f}((size + {whole}) - {whole}, a) : a;\n"
+            f"#else\n  return rint{f}(a);\n#endif\n}}}}"
+        )
     return library
 
 
@@ -416,6 +428,8 @@ class ValueText:
                 text = f"({one} / ({one} + {self._library('exp', dtype, f'-({x})')}))"
             case "abs":
                 text = f"fabs{suffix}({x})"
+            case "round" if not self.lanes:
+                text = self.helpers.call(f"rint_{dtype}", x)
             case "round":
                 text = f"rint{suffix}({x})"
             case _:

@@ -19,6 +19,7 @@ from hwgen.codegen.firmware import firmware_header, in_workspace, pack_file
 from hwgen.codegen.host_plan import HostPlan, host_plan
 from hwgen.codegen.limits import check_kernel
 from hwgen.codegen.nodes import Call, calls
+from hwgen.codegen.packing import packing_instructions
 from hwgen.codegen.program import Program
 from hwgen.codegen.software_loops import written_out
 from hwgen.codegen.source import CSource, Parameter
@@ -63,6 +64,16 @@ def emit(program: Program, hardware: HardwareSpec, workload: Workload) -> CSourc
         header(plan, summary),
         emit_model(plan, hardware, summary),
     )
+
+
+def packing_cost(program: Program, hardware: HardwareSpec, workload: Workload) -> dict[str, float]:
+    """Instructions in which the host packs or unpacks each image, by its tensor, where the chip's
+    spec says what its code retires."""
+    machine = hardware.processor
+    if machine is None or machine.instructions is None or not hardware.units:
+        return {}
+    plan, _ = _plans(program, hardware, workload)
+    return packing_instructions(plan, machine.instructions)
 
 
 def emit_firmware(

@@ -115,7 +115,8 @@ class Code(Sync):
     before any later one is issued. It stands at the root of a program alone; nothing that calls
     left on the chip outlives it. `inputs`, `outputs`: arrays from outside, whole tensors in their
     own order, by name. `cycles`: modelled, of the chip's clock, with the hand-over from units and
-    back; `bound`: below which no schedule of it gets; `memory_bytes`: modelled, to and from the
+    back; `bound`: below which no schedule of it gets; `instructions`: that it
+    retires, where the chip's spec counts them; `memory_bytes`: modelled, to and from the
     processor's memory."""
 
     inputs: tuple[str, ...]
@@ -125,6 +126,7 @@ class Code(Sync):
     cycles: int = 0
     bound: int = 0
     memory_bytes: int = 0
+    instructions: int = 0
 
     @property
     def name(self) -> str:

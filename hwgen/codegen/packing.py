@@ -12,8 +12,9 @@ from hwgen.codegen.c_value import ValueText
 from hwgen.codegen.host_plan import HostPlan
 from hwgen.codegen.layout import dense
 from hwgen.codegen.storages import Image
-from hwgen.spec.expression import Binary, Const, Expr, Name, names, substitute
+from hwgen.spec.expression import DTYPES, Binary, Const, Expr, Name, names, substitute
 from hwgen.spec.intervals import Interval, interval
+from hwgen.spec.processor import Instructions
 from hwgen.spec.workload import Tensor
 
 
@@ -42,6 +43,18 @@ def narrow(plan: HostPlan) -> bool:
         for image in plan.staged
         if image.tensor in tensors
     )
+
+
+def packing_instructions(plan: HostPlan, costs: Instructions) -> dict[str, float]:
+    """What all of these functions retire, by the tensor."""
+    tensors = {t.name: t for t in plan.tensors}
+    found: dict[str, float] = {}
+    for image in plan.staged:
+        if image.tensor in tensors and image.role != "temporary":
+            made = _Packing(plan, image, tensors[image.tensor], Helpers(plan.name, {}))
+            before = found.get(image.tensor, 0.0)
+            found[image.tensor] = before + made.instructions(costs)
+    return found
 
 
 class _Packing:
@@ -318,6 +331,51 @@ class _Packing:
             "if (n > 0)",
             f"  memcpy({first}, {second}, (size_t)n * sizeof({element}));",
         ]
+
+    def instructions(self, costs: Instructions) -> float:
+        """What the function retires: rows are copied or filled at once, elements moved singly."""
+        self._join()
+        last, total, times = len(self.variables) - 1, costs.block, 1.0
+        step = costs.branch + 2 * costs.address
+        for depth, extent in enumerate(self.extents[:-1]):
+            times *= extent
+            found = [k for k in range(len(self.index)) if max(self._depth(k), 0) == depth]
+            total += times * (step + costs.operation * sum(len(self._conditions(k)) for k in found))
+            part = prod(self._inside(k) for k in found)
+            if self.packs:
+                outside = prod(self.extents[depth + 1 :])
+                total += times * (1 - part) * self._filled(outside, costs)
+            times *= part
+        variable, extent, k = self.variables[-1], self.extents[-1], len(self.index) - 1
+        inside = [i for i in range(len(self.index)) if self._depth(i) in (last, last and -1)]
+        guards = [c for i in inside for c in self._conditions(i)]
+        moving = [i for i in inside if variable in names(self.index[i])]
+        own = self.image.supplied is not None
+        rows = moving == [k] and self._steps_by_one(k, variable) and not own
+        if rows and (not guards or self._contiguous(variable, extent, guards)):
+            count = extent * self._inside(k)
+            more = self._filled(extent - count, costs) if self.packs else 0.0
+            return total + times * (self._copied(count, costs) + more)
+        guarded = costs.operation * (len(guards) + (bool(guards) and not own))
+        return total + times * extent * (step + costs.memory * (2 - own) + guarded)
+
+    def _filled(self, count: float, costs: Instructions) -> float:
+        """Instructions to set so many elements in a row: `memset`, but of few."""
+        element = DTYPES[self.image.dtype]
+        if element > 1 and self.image.fill:
+            return count * (costs.branch + costs.address + costs.memory)
+        return costs.rows(count * element, costs.filled_byte)
+
+    def _copied(self, count: float, costs: Instructions) -> float:
+        """Instructions to copy so many elements in a row."""
+        if self.image.dtype != self.tensor.dtype:
+            return count * (costs.branch + 2 * costs.address + 2 * costs.memory)
+        return costs.rows(count * DTYPES[self.tensor.dtype], costs.copied_byte)
+
+    def _inside(self, k: int) -> float:
+        """The part of what index `k` takes that lies inside the tensor."""
+        low, high = interval(self.index[k], self.ranges)
+        return (min(high, self.shape[k] - 1) - max(low, 0) + 1) / (high - low + 1)
 
 
 def _coefficient(expr: Expr, variable: str) -> int | None:

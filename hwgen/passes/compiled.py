@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hwgen.codegen.emit_c import emit
+from hwgen.codegen.emit_c import emit, packing_cost
 from hwgen.codegen.layout import BufferLayout
 from hwgen.codegen.lower.literals import with_literals
 from hwgen.codegen.lower.program import Lowered
@@ -157,11 +157,22 @@ class Compiled(Brief, ABC):
     def notes(self) -> tuple[str, ...]:
         """What is not as its users might expect: what a processor does beside units, and what is
         moved though it need not be."""
-        return tuple(
+        found = [
             f"the processor computes {code.name}: {code.cycles:,} cycles, "
             f"{code.memory_bytes:,} bytes of memory"
             for code in self.program.codes
-        )
+        ]
+        if self.packing:
+            tensors = ", ".join(sorted(self.packing))
+            count = round(sum(self.packing.values()))
+            found.append(f"the host packs {tensors} in {count:,} instructions, beside these cycles")
+        return tuple(found)
+
+    @cached_property
+    def packing(self) -> Mapping[str, float]:
+        """Instructions in which the host packs or unpacks images off chip, by tensor, in each call;
+        none where the chip's spec does not say what its code retires. No cycles of the kernel."""
+        return packing_cost(self.program, self.hardware, self.workload)
 
     @property
     def ended_by(self) -> tuple[str, ...]:

@@ -14,6 +14,9 @@ from hwgen.errors import Location
 from hwgen.spec.memory import Level
 from hwgen.spec.ranges import Range
 
+WORD_BYTES = 8
+"""What the C library copies and sets at once."""
+
 ANY_EXTENT = Range(1, 2**31 - 1)
 
 
@@ -79,6 +82,38 @@ class CodeCosts:
 
 
 @dataclass(frozen=True, slots=True)
+class Instructions:
+    """Instructions that scalar code retires; fields as in `InstructionsSchema`."""
+
+    memory: float
+    operation: float
+    address: float
+    branch: float
+    choice: float
+    float_choice: float
+    narrowing: float
+    division: float
+    call: float
+    functions: tuple[tuple[str, float], ...]
+    block: float
+    block_call: float
+    copied_byte: float
+    filled_byte: float
+    ends: float
+
+    def rows(self, size_bytes: float, each_byte: float) -> float:
+        """Of a call that copies or sets bytes in a row; of few the compiler makes stores."""
+        if size_bytes <= WORD_BYTES:
+            return size_bytes * self.memory
+        ends = self.ends if size_bytes % WORD_BYTES else 0.0
+        return self.block_call + ends + size_bytes * each_byte
+
+    def of(self, function: str) -> float:
+        """Those of a function of the mathematical library."""
+        return dict(self.functions).get(function, self.call)
+
+
+@dataclass(frozen=True, slots=True)
 class Pragma:
     """What a schedule may ask of the compiler about a loop; it never changes what that computes.
 
@@ -103,8 +138,9 @@ class Processor:
     `memory_bytes_per_cycle`: of the caller's arrays. `line_bytes`: what one prefetch fetches.
     `iteration_cycles`: of every iteration of a serial loop. `handover_cycles`: from units beside it
     to its code and back. `units_shared_by`: "thread" where each worker has such units of its own.
-    `costs`: what else the search of schedules weighs. `threads`: a block's threads at most; `warp`:
-    how many of them run in step.
+    `costs`: what else the search of schedules weighs. `instructions`: what scalar code retires, so
+    many `operations_per_cycle`; None: only operations count. `threads`: a block's threads at most;
+    `warp`: how many of them run in step.
 
     `barrier`: template that makes a block's threads wait for each other. `prefetch`: template
     over `address` ("" where there is none: refuse the primitive). `pragmas`: what a schedule may
@@ -132,6 +168,7 @@ class Processor:
     threads: int
     warp: int
     costs: CodeCosts
+    instructions: Instructions | None = None
     barrier: str = ""
     prefetch: str = ""
     pragmas: tuple[Pragma, ...] = ()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 
 from hwgen.spec.context import Context, reference, size_bytes
-from hwgen.spec.processor import Cache, CodeCosts, LoopKind, Pragma, Processor
+from hwgen.spec.processor import Cache, CodeCosts, Instructions, LoopKind, Pragma, Processor
 from hwgen.spec.schema import HardwareSchema
 from hwgen.spec.schema_processor import (
     BoundLoopSchema,
     CacheSchema,
     CodeCostsSchema,
+    InstructionsSchema,
     MarkedLoopSchema,
     ParallelLoopSchema,
     PragmaSchema,
@@ -139,6 +140,7 @@ def resolve_processor(context: Context, schema: HardwareSchema) -> Processor | N
         units_shared_by=given.units_shared_by,
         line_bytes=number("line_bytes", given.line_bytes, 1),
         costs=_costs(context, given.costs or CodeCostsSchema()),
+        instructions=_instructions(context, given.instructions),
         threads=number("threads", given.threads, 1),
         warp=number("warp", given.warp, 1),
         barrier=given.barrier,
@@ -183,6 +185,20 @@ def _costs(context: Context, given: CodeCostsSchema) -> CodeCosts:
         return context.rate(getattr(given, field), ("processor", "costs", field), **share)
 
     return CodeCosts(**{field: rate(field) for field in CodeCostsSchema.model_fields})
+
+
+def _instructions(context: Context, given: InstructionsSchema | None) -> Instructions | None:
+    if given is None:
+        return None
+    path: FieldPath = ("processor", "instructions")
+    named = InstructionsSchema.model_fields["functions"].default | given.functions
+    functions = [(n, context.rate(x, (*path, "functions", n))) for n, x in sorted(named.items())]
+    rates = {
+        field: context.rate(getattr(given, field), (*path, field))
+        for field in InstructionsSchema.model_fields
+        if field != "functions"
+    }
+    return Instructions(**rates, functions=tuple(functions))
 
 
 def _loop(

@@ -62,6 +62,46 @@ class CodeCostsSchema(Model):
     bytes where memory moves 32 at least."""
 
 
+class InstructionsSchema(Model):
+    """Instructions that scalar code retires, as a compiler makes it of the emitted C. Every default
+    is counted: gcc 12.2 for RV64GC at -O2 -ffp-contract=off, run in an emulator."""
+
+    memory: RateExpr = 1
+    """To load or to store an element."""
+    operation: RateExpr = 1
+    """Of a sum, a product, a shift, a comparison, a conversion between integers and floats."""
+    address: RateExpr = 1
+    """Of an array's address, in each iteration of a loop that moves it and where it begins."""
+    branch: RateExpr = 1
+    """Of an iteration of a loop, beside addresses; a loop that moves none counts its iterations."""
+    choice: RateExpr = 2
+    """Of the smaller or larger of two integers, of `select` and `abs`."""
+    float_choice: RateExpr = 4
+    """Of the smaller or larger of two floats: comparisons, and what NaN takes."""
+    narrowing: RateExpr = 2
+    """To extend the sign of a value again that is cut to 8 or 16 bits and not stored."""
+    division: RateExpr = 7
+    """Of `//` or `%`, with what rounds down; one operation where a power of two divides what is
+    known not to be negative."""
+    call: RateExpr = 40
+    """Of a function of the mathematical library that `functions` does not name."""
+    functions: dict[Name, RateExpr] = Field(
+        default={"sqrt": 3, "rsqrt": 4, "round": 6, "exp": 45, "floor": 12, "ceil": 12}
+    )
+    """Of each such function, with its call."""
+    block: RateExpr = 10
+    """Of a statement's loops, once: constants, addresses, a function's beginning and end."""
+    block_call: RateExpr = 60
+    """Of `memcpy` or `memset`, which a loop becomes that copies elements in a row or sets them to
+    zero, beside its bytes."""
+    copied_byte: RateExpr = 0.44
+    """Of each byte that `memcpy` copies."""
+    filled_byte: RateExpr = 0.16
+    """Of each byte that `memset` sets."""
+    ends: RateExpr = 40
+    """More of either, where the bytes are no whole words of 8."""
+
+
 class ParallelLoopSchema(Model):
     """A loop whose iterations run on workers that the loop starts."""
 
@@ -145,6 +185,9 @@ class ProcessorSchema(Model):
     """Bytes that one prefetch brings."""
     costs: CodeCostsSchema | None = None
     """What else the search of schedules weighs; left out: the defaults of its fields."""
+    instructions: InstructionsSchema | None = None
+    """What scalar code retires, with loops and addresses; `operations_per_cycle` is then the rate
+    of these, and `iteration_cycles` is not read. Left out: operations alone count."""
     threads: IntExpr = 1
     """Threads of one block at most."""
     warp: IntExpr = 1

@@ -119,7 +119,8 @@ def _code(region: Region, whole: Workload | None, hardware: HardwareSpec) -> tup
     cost = estimate_nest(region.state, region.homes, hardware, bound)
     handover = hardware.machine.handover_cycles if whole is None else 0
     cycles = cost.cycles + handover
-    return replace(code, cycles=cycles, bound=bound, memory_bytes=cost.memory_bytes), placing
+    figures = {"memory_bytes": cost.memory_bytes, "instructions": cost.instructions}
+    return replace(code, cycles=cycles, bound=bound, **figures), placing
 
 
 def _units(region: Region, hardware: HardwareSpec) -> tuple[Part, Program]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from hwgen.polyhedral.caches import busiest, filled
 from hwgen.polyhedral.tree.cache_traffic import TreeTraffic
+from hwgen.polyhedral.tree.instructions import retired
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Site
 from hwgen.spec.affine import affine
 from hwgen.spec.expression import (
@@ -46,11 +47,13 @@ class BlockCost:
 @dataclass(frozen=True, slots=True)
 class NestCost:
     """A whole kernel: its blocks one after another, and the starts of parallel loops. That `cycles`
-    are no fewer than `bound` is checked (H791), not made so."""
+    are no fewer than `bound` is checked (H791), not made so. `instructions`: that it retires, where
+    the machine's spec counts them."""
 
     blocks: tuple[BlockCost, ...]
     start_cycles: int
     bound: int
+    instructions: int = 0
 
     @property
     def cycles(self) -> int:
@@ -126,11 +129,13 @@ def estimate_nest(
     levels = [
         ((own if private else whole).brought(room), rate) for room, rate, private in filled(machine)
     ]
-    blocks = tuple(_block(state, site, machine, levels) for site in state.sites)
+    given = machine.instructions
+    counted: Mapping[str, float] = {} if given is None else retired(state, given)
+    blocks = tuple(_block(state, site, machine, levels, counted) for site in state.sites)
     starts = {x.name: machine.loop[x.kind].start_cycles
               for x in state.loop.values() if x.kind in machine.loop}  # fmt: skip
     least = nest_bound(state, machine) if bound is None else bound
-    return NestCost(blocks, sum(starts.values()), least)
+    return NestCost(blocks, sum(starts.values()), least, ceil(sum(counted.values())))
 
 
 def operations(value: Expr) -> int:
@@ -154,8 +159,10 @@ def _block(
     site: Site,
     machine: Processor,
     levels: Sequence[tuple[Mapping[str, float], float]],
+    instructions: Mapping[str, float],
 ) -> BlockCost:
-    """`levels`: bytes by block into each cache, the last from memory, and how many pass a cycle."""
+    """`levels`: bytes by block into each cache, the last from memory, and how many pass a cycle;
+    `instructions`: of each block, where they are counted."""
     stage = state.stage[site.block.stage]
     points = prod(x.extent for x in site.loops)
     width = DTYPES[state.tensor[stage.tensor].dtype]
@@ -176,6 +183,8 @@ def _block(
     steps = prod(x.extent for x in site.loops if machine.runs(x.kind) in counted)
     compute = (points * work / rate + machine.iteration_cycles * steps) * share
     name = site.block.name
+    if instructions:
+        compute = instructions[name] / rate * share
     times = [brought.get(name, 0.0) / rate for brought, rate in levels]
     moved, _ = levels[-1]
     cycles = float(busiest([np.array(t) for t in (compute, *times)], machine))

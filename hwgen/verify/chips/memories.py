@@ -67,7 +67,7 @@ def without_addresses(spec: Spec) -> None:
 
 def draw_buses(spec: Spec, pick: Pick) -> None:
     """Narrow and wide buses, short and long bursts, much and little in flight, posted writes,
-    requests that a last beat keeps back."""
+    last beats that block requests."""
     for bus in spec["buses"].values():
         bus["beat_bytes"] = pick((8, 1, 2, 4, 32))
         bus["burst"] = {"beats": pick((16, 1, 3, 4)), "boundary_bytes": pick((128, 32, 4096, 96))}
@@ -78,8 +78,7 @@ def draw_buses(spec: Spec, pick: Pick) -> None:
                 channel["cycles_per_entry"] = pick((0, 1, 3))
             if pick.chance(4):
                 channel["request_cycles"] = pick((2, 1, 5))
-        if pick.chance(3):
-            bus["read"]["last_beat_blocks_request"] = True
+        bus["read"]["last_beat_blocks_request"] = bus["read"].get("request_cycles", 1) == 2
         if pick.chance(3):
             bus["write"]["posted_bursts"] = pick((4, 1, 16))
         bus.pop("priority", None)
