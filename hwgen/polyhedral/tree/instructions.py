@@ -308,8 +308,10 @@ class _Block:
                 return number
             case Name():
                 return 0
-            case Access():
+            case Access() if not self._floats(value):
                 return integer_range(self._type(value.tensor))[0]
+            case Cast(dtype, operand) if not is_float(dtype):
+                return max(integer_range(dtype)[0], self._least(operand))
             case Binary("+", left, right):
                 return self._least(left) + self._least(right)
             case Binary("%", _, Const(number)):

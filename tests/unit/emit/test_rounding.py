@@ -19,23 +19,14 @@ FLAGS = (("-O2",), ("-O3", "-march=native"), ("-O0",))
 
 def numbers(dtype: str) -> NDArray[Any]:
     """Numbers of all sizes and both signs, halves, whole ones, and what is next to these."""
-    bits = 32 if dtype == "float32" else 64
-    kind = np.dtype(f"uint{bits}")
-    spread = np.arange(1 << 16, dtype=kind) << np.array(bits - 16, kind)
-    random = np.random.default_rng(0).integers(0, 1 << bits, 1 << 16, kind, False)
-    held = np.concatenate([spread, spread + np.array(12345, kind), random]).view(STORAGE[dtype])
-    halves: NDArray[Any] = np.arange(-(1 << 12), 1 << 12).astype(STORAGE[dtype]) / STORAGE[
-        dtype
-    ].type(2)
-    fraction = 23 if dtype == "float32" else 52
-    large: NDArray[Any] = 2.0**fraction + np.arange(-64, 64) / 2
-    exact: NDArray[Any] = np.concatenate(
-        [halves, large.astype(STORAGE[dtype]), -large.astype(STORAGE[dtype])]
-    )
-    near: list[NDArray[Any]] = [
-        np.nextafter(exact, STORAGE[dtype].type(to)) for to in (-np.inf, np.inf)
-    ]
-    return np.concatenate([held, exact, *near])
+    bits, fraction = (32, 23) if dtype == "float32" else (64, 52)
+    whole = np.dtype(f"uint{bits}")
+    random = np.random.default_rng(0).integers(0, 1 << bits, 1 << 17, whole, False)
+    steps: NDArray[np.float64] = np.arange(-(1 << 12), 1 << 12) / 2.0
+    exact: NDArray[Any] = np.concatenate([steps, 2.0**fraction + steps, steps - 2.0**fraction])
+    exact = exact.astype(STORAGE[dtype])
+    ends: list[NDArray[Any]] = [np.nextafter(exact, exact.dtype.type(e)) for e in (-np.inf, np.inf)]
+    return np.concatenate([random.view(STORAGE[dtype]), exact, *ends])
 
 
 @pytest.mark.skipif(not have_compiler(), reason="no C compiler")
