@@ -112,11 +112,12 @@ def call(
 def _wrong(method: Callable[..., object], found: str) -> HwgenError:
     name, signature = method.__name__, inspect.signature(method, eval_str=True)
     parameters = [p for p in signature.parameters.values() if p.name != "self"]
+    shown = str(signature.replace(parameters=parameters)).replace("collections.abc.", "")
     return HwgenError(
         "H418",
         f"{name} is called wrongly",
         found=found,
-        allowed=f"{name}{signature.replace(parameters=parameters)}",
+        allowed=f"{name}{shown}",
         repair=f"its arguments are {', '.join(p.name for p in parameters) or 'none'}",
     )
 
