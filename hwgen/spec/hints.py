@@ -10,6 +10,7 @@ from hwgen.errors import Location
 from hwgen.spec.checks import own_templates
 from hwgen.spec.expression import DTYPES, names
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
+from hwgen.spec.nan import loses_nan
 from hwgen.spec.source import Data, Document
 
 PER_ITERATION = frozenset({"iterations", "transfer", "bursts", "beats", "bank_cycles"})
@@ -72,6 +73,14 @@ def _of_intrinsic(hardware: HardwareSpec, intrinsic: Intrinsic) -> Iterator[Hint
             f"the cycles of {intrinsic.name} are the same for 1 and for {own[-1].extent.maximum} "
             f"iterations of {own[-1].name}; if each takes time, write {intrinsic.cycles} + "
             "iterations",
+        )
+    lost = [str(x) for x in intrinsic.semantics if loses_nan(x)]
+    if lost and intrinsic.nan in ("second", "number"):
+        yield Hint(
+            intrinsic.location,
+            f"with nan: {intrinsic.nan}, {intrinsic.name} is {'; '.join(lost)}, which is no max or "
+            "min of a workload; write the operand that is never NaN first, if the instruction "
+            "takes it there, or nan: any, so that nothing is said of NaN on this chip",
         )
     for operand in intrinsic.operands:
         memory = hardware.memory[operand.memory]

@@ -4,6 +4,7 @@ simulator, the C model and the C that runs, on every chip with floats."""
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -17,11 +18,13 @@ from hwgen.model.reference import run_reference
 from hwgen.passes.compiled import Compiled
 from hwgen.pipeline import compile_kernel, compile_workload
 from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.hints import hints
 from hwgen.spec.load import load_hardware, parse_hardware
 from hwgen.spec.load import make_workload as made_workload
 from hwgen.spec.source import read_document
 from hwgen.spec.workload import Workload
 from hwgen.verify.chips.draws import Spec
+from hwgen.verify.chips.text import yaml_text
 from hwgen.verify.compare import compare, unexplained
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import compile_case, examine
@@ -194,6 +197,17 @@ def test_a_fold_that_loses_a_nan_is_no_maximum_of_a_workload(rule: str) -> None:
         compile_workload(reduction("max="), hardware)
     assert caught.value.code == "H301"
     compile_workload(reduction("max="), npu({"row_max": {"nan": "any"}}))
+
+
+def test_check_says_that_an_instruction_loses_a_nan(tmp_path: Path) -> None:
+    spec = cast(Spec, read_document(SPEC).data)
+    for semantics, wanted in ((RELU, 1), (ZERO_FIRST, 0)):
+        spec["intrinsics"]["relu"] |= {"semantics": semantics, "nan": "second"}
+        path = tmp_path / "chip.yaml"
+        path.write_text(yaml_text(spec), encoding="utf-8")
+        found = [h for h in hints(load_hardware(path), read_document(path)) if "nan" in h.text]
+        assert len(found) == wanted
+        assert all("relu is dst[] = select(x[] > 0, x[], 0)" in h.text for h in found)
 
 
 @pytest.mark.parametrize("rule", ["second", "number"])
