@@ -288,6 +288,10 @@ def _at(operand: int, address: Expr | int, buffer: str = "") -> Callable[[Call],
     return change
 
 
+def _one_of_the_bias(call: Call) -> Call:
+    return replace(_at(1, 0, "bias_local")(call), extents=(Const(1), Const(1)))
+
+
 def _too_soon() -> tuple[Program, Workload]:
     program = samples.tiled_gemm_requant(48, 80, 32)
     kernels = tuple(
@@ -322,7 +326,7 @@ FAULTS: dict[str, tuple[int, Callable[[], tuple[Program, Workload]]]] = {
     "past the image": (4, lambda: _changed(_on("load_inp", _at(1, 95)))),
     "missing load": (5, lambda: _changed(MUTATIONS["missing load"])),
     "missing reset": (5, lambda: _changed(MUTATIONS["missing reset"])),
-    "store of a loaded entry": (6, lambda: _changed(_on("store_out", _at(1, 0, "bias_local")))),
+    "store of a loaded entry": (6, lambda: _changed(_on("store_out", _one_of_the_bias))),
     "result used too soon": (7, _too_soon),
     "lost token": (9, _tokens_lost),
     "flag above its maximum": (11, _flag_too_high),
