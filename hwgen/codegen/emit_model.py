@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from hwgen.codegen.c_constants import number_text
 from hwgen.codegen.c_expr import IndexText
-from hwgen.codegen.c_names import C_TYPES, NameTable, Reserved, indent
+from hwgen.codegen.c_names import C_TYPES, NameTable, Reserved, comment, indent
 from hwgen.codegen.c_reserved import MODEL_PREFIX
 from hwgen.codegen.emit_body import BodyWriter, index_helpers, tables
 from hwgen.codegen.emit_host import MISALIGNED, Execution, entry_points
@@ -19,6 +19,7 @@ from hwgen.codegen.emit_sync import FlagCounters
 from hwgen.codegen.floating_point import floating_point_rules
 from hwgen.codegen.host_plan import HostPlan, code_arguments, run_names
 from hwgen.codegen.model_intrinsic import IntrinsicFunctions
+from hwgen.codegen.model_order import Order
 from hwgen.codegen.nodes import (
     SERIAL,
     Barrier,
@@ -57,6 +58,8 @@ CODES: dict[int, str] = {
     10: "output element never written",
     11: "signal of a flag that already counts to its maximum",
     MISALIGNED: "an array that is used in place is not aligned",
+    13: "on-chip access outside of its buffer",
+    14: "calls of two units touch one entry, one writes, and nothing orders them",
 }
 """What a model's non-zero return values mean."""
 
@@ -122,33 +125,35 @@ class _Model:
             for i in hardware.intrinsics
             for lanes in sorted({c.lanes for c in sites if c.intrinsic == i.name})
         )
-        self.functions = IntrinsicFunctions(MODEL_PREFIX, hardware, self.used)
+        self.order = Order(MODEL_PREFIX, plan.program, hardware)
+        self.functions = IntrinsicFunctions(MODEL_PREFIX, hardware, self.used, self.order)
+        self.buffers = {b.name: f"buffer_{n}" for n, b in enumerate(plan.program.buffers)}
         touched = {o.memory for i in self.used for o in i.operands}
         self.memories = tuple(m for m in hardware.of_kind("scratchpad") if m.name in touched)
         if whole is not None:
             self.functions, self.memories = whole.functions, whole.memories
+            self.order, self.buffers = whole.order, whole.buffers
         self.images = {i.name: f"image_{n}" for n, i in enumerate(plan.program.images)}
-        self.edges = hardware.tokens.edges if hardware.tokens else ()
-        events = hardware.events
-        self.flag_total = (
-            (events.flags * (1 if events.shared else len(events.edges))) if events else 0
-        )
         self.flags = FlagCounters(plan.program, plan.identifiers)
 
     # --- what the walk asks for ---
 
     def call(self, call: Call, text: IndexText) -> list[str]:
         intrinsic = self.hardware.intrinsic[call.intrinsic]
+        places = [
+            f"&{self.prefix}_{self.buffers[o.buffer]}" if o.buffer in self.buffers else ""
+            for o in call.operands
+        ]
         if call.kernel:
             variant = text(call.variant) if call.variant is not None else "0"
-            arguments = [variant]
+            arguments = [variant, *filter(None, places)]
             function = self.functions.kernel_name(call.kernel)
         else:
             arguments: list[str] = []
             for number, operand in enumerate(call.operands):
                 declared = intrinsic.operands[number]
-                if self.hardware.is_offchip(declared.memory):
-                    arguments.append(f"&{self.images[operand.buffer]}")
+                offchip = self.hardware.is_offchip(declared.memory)
+                arguments.append(f"&{self.images[operand.buffer]}" if offchip else places[number])
                 arguments.append(text(operand.address))
                 arguments += [text(s) for s in operand.strides]
             arguments += [text(e) for e in call.extents]
@@ -158,48 +163,36 @@ class _Model:
         return [f"{self.prefix}_TRY({function}({', '.join(['chip', *arguments])}));"]
 
     def sync(self, node: SyncNode) -> list[str]:
+        order = self.order
         match node:
             case Push(source, target):
-                return [f"chip->tokens[{self.edges.index((source, target))}] += 1;"]
+                return [order.exchange("push", order.queue(source, target), source)]
             case Pop(source, target):
-                return [f"chip->tokens[{self.edges.index((source, target))}] -= 1;"]
+                return [order.exchange("pop", order.queue(source, target), target)]
             case Barrier():
-                # One call after the other: nothing is ever left to wait for.
-                return [f"/* wait for {node.awaited} */"]
+                waits = order.wait(node.unit, node.outstanding)
+                return [f"/* wait for {node.awaited} */", *waits]
             case Configure() | Code():
                 # Calls carry what the registers hold; code has a function of its own.
                 return []
-            case Signal():
-                return [
-                    f"{self.prefix}_TRY({self.prefix}_signal(chip, {self._flag(node)}));",
-                    *self.flags.step(node),
-                ]
-            case Wait():
-                return [f"chip->flags[{self._flag(node)}] -= 1;", *self.flags.step(node)]
+            case Signal(source, target):
+                queue = order.queue(source, target, self.flags.number(node))
+                return [order.exchange("push", queue, source), *self.flags.step(node)]
+            case Wait(source, target):
+                queue = order.queue(source, target, self.flags.number(node))
+                return [order.exchange("pop", queue, target), *self.flags.step(node)]
 
     def around(self, loop: Loop, _: str) -> tuple[list[str], list[str]]:
         if loop.kind == SERIAL:
             return [], []
         return [f"/* {loop.kind}: one after another here */"], []
 
-    def _flag(self, node: Signal | Wait) -> str:
-        """Index of a flag among all flags of the chip."""
-        events = self.hardware.events
-        assert events is not None
-        if events.shared:
-            return self.flags.number(node)
-        edge = events.edges.index((node.source, node.target))
-        return (
-            f"{edge * events.flags} + {self.flags.number(node)}"
-            if edge
-            else (self.flags.number(node))
-        )
-
     # --- the chip ---
 
     def chip(self) -> list[str]:
         """Types, the memories, and the checks that all intrinsics share."""
         p = self.prefix
+        used = {o.buffer for c in calls(self.plan.program.body) for o in c.operands}
         fields: list[str] = []
         for memory in self.memories:
             elements = memory.capacity_entries * memory.entry_elements
@@ -208,11 +201,9 @@ class _Model:
                 f"/* {memory.capacity_entries} entries of {memory.entry_elements} */",
                 f"unsigned char {memory.name}_writer[{memory.capacity_entries}];",
             ]
-        if self.edges:
-            fields.append(f"int64_t tokens[{len(self.edges)}];")
-        if self.flag_total:
-            fields.append(f"int64_t flags[{self.flag_total}];")
+        fields += self.order.fields([m.name for m in self.memories])
         return [
+            *self.order.types(),
             f"struct {p}_chip {{",
             *indent(fields or ["int nothing;"]),
             "};",
@@ -222,7 +213,27 @@ class _Model:
             "  void *data;",
             "  unsigned char *writer;",
             "  int64_t entries;",
+            *(["  uint32_t *rows;"] if self.order.rows else []),
             "};",
+            "",
+            "/* Slots on the chip, of `slot` entries every `stride` ones. */",
+            f"struct {p}_buffer {{",
+            "  int64_t base, end, stride, slot;",
+            "};",
+            "",
+            *(
+                f"static const struct {p}_buffer {p}_{self.buffers[b.name]} = "
+                f"{{{b.base}, {b.end}, {b.stride}, {b.slot_entries}}}; /* {comment(b.name)} */"
+                for b in self.plan.program.buffers
+                if b.name in used
+            ),
+            "",
+            "/* Compiled by itself: inside of the loops around it, compilers lose its lanes. */",
+            "#if defined(__GNUC__)",
+            f"#define {p}_APART __attribute__((noinline))",
+            "#else",
+            f"#define {p}_APART",
+            "#endif",
             "",
             f"static char {p}_text[256];",
             "",
@@ -266,24 +277,7 @@ class _Model:
             "    *high += (extent - 1) * step;",
             "}",
             "",
-            *self._signal(),
-        ]
-
-    def _signal(self) -> list[str]:
-        """The function that adds one to a flag, where the chip has flags."""
-        p, events = self.prefix, self.hardware.events
-        if events is None:
-            return []
-        return [
-            f"static inline int {p}_signal(struct {p}_chip *chip, int64_t flag)",
-            "{",
-            f"  if (chip->flags[flag] >= {events.maximum})",
-            f'    return {p}_fail(11, "signal of a flag that is full, flag", flag, '
-            f"{events.maximum});",
-            "  chip->flags[flag] += 1;",
-            "  return 0;",
-            "}",
-            "",
+            *self.order.functions(),
         ]
 
     def intrinsics(self) -> list[str]:
@@ -311,13 +305,7 @@ class _Model:
             f"static int {p}_body{self.suffix}({parameters})",
             "{",
             *indent([*self.flags.declarations(), *unused, *body]),
-            *(
-                f"  if (chip->tokens[{n}] != 0)\n"
-                f'    return {p}_fail(9, "tokens from {a} to {b}", chip->tokens[{n}], 0);'
-                for n, (a, b) in enumerate(self.edges)
-            ),
-            *self._flags_left(),
-            *([] if body or self.edges or self.flag_total else ["  (void)chip;"]),
+            *([] if body else ["  (void)chip;"]),
             "  return 0;",
             "}",
             "",
@@ -326,31 +314,37 @@ class _Model:
             f"{'const ' if i.role == 'input' else ''}{C_TYPES[i.dtype]} *{self.images[i.name]}_data"
             for i in self.plan.program.images
         )
+        order = self.order
         acquired: list[str] = []
         made: list[str] = []
+        kept = self.memories if order.rows else ()
+        rows = [(f"{m.name}_rows", m.capacity_entries) for m in kept]
         for image in self.plan.program.images:
             name = self.images[image.name]
             if image.role != "input":
                 acquired.append(f"unsigned char *{name}_writer = calloc({image.entries}, 1);")
                 writer = f"{name}_writer"
+                rows += [(f"{name}_rows", image.entries)] if order.rows else []
             else:
                 writer = "0"
+            touched = f", {name}_rows" if image.role != "input" else ", 0"
             made.append(
                 f"struct {p}_image {name} = {{(void *)(uintptr_t){name}_data, {writer}, "
-                f"{image.entries}}};"
+                f"{image.entries}{touched if order.rows else ''}}};"
             )
         written = [i for i in self.plan.program.images if i.role != "input"]
-        writers = [f"{self.images[i.name]}_writer" for i in written]
+        acquired += [
+            f"uint32_t *{name} = calloc({n}, {order.row} * sizeof(uint32_t));" for name, n in rows
+        ]
+        writers = [f"{self.images[i.name]}_writer" for i in written] + [name for name, _ in rows]
         ready = " && ".join(["chip", *writers])
         poison = ["memset(chip, 0xA5, sizeof *chip);"]
         poison += [
             f"memset(chip->{m.name}_writer, 0, sizeof chip->{m.name}_writer);"
             for m in self.memories
         ]
-        if self.edges:
-            poison.append("memset(chip->tokens, 0, sizeof chip->tokens);")
-        if self.flag_total:
-            poison.append("memset(chip->flags, 0, sizeof chip->flags);")
+        poison += [f"chip->{name} = {name};" for name, _ in rows[: len(kept)]]
+        poison += order.cleared()
         poison += [f"memset({self.images[i.name]}_data, 0xA5, {i.bytes});" for i in written]
         poison += [
             f"{pad_name(self.plan, i)}({self.images[i.name]}_data, {self.images[i.name]}_writer, "
@@ -358,7 +352,7 @@ class _Model:
             for i in written
             if pads(i)
         ]
-        missing: list[str] = []
+        missing = order.left()
         for image in self._outputs():
             name = self.images[image.name]
             missing += [
@@ -388,16 +382,6 @@ class _Model:
             "}",
         ]
         return lines
-
-    def _flags_left(self) -> list[str]:
-        """The check at the end that no flag is up."""
-        if not self.flag_total:
-            return []
-        return [
-            f"  for (int64_t flag = 0; flag < {self.flag_total}; ++flag)",
-            "    if (chip->flags[flag] != 0)",
-            f'      return {self.prefix}_fail(9, "a flag at the end", chip->flags[flag], 0);',
-        ]
 
     def _storing(self, image: Image) -> int:
         """The number of the intrinsic that stores an image."""

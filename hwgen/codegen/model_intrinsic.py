@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from hwgen.codegen.c_constants import number_text
 from hwgen.codegen.c_names import NameTable, immediate_type, indent
 from hwgen.codegen.c_value import value_helpers
+from hwgen.codegen.model_order import Order
 from hwgen.codegen.model_step import Step
 from hwgen.codegen.program import MicroKernelDef
 from hwgen.spec.hardware import HardwareSpec, Immediate, Intrinsic, Operand
@@ -26,9 +27,9 @@ class IntrinsicFunctions:
     """The C functions of a spec's intrinsics; `helpers` collects what they call."""
 
     def __init__(
-        self, prefix: str, hardware: HardwareSpec, intrinsics: Sequence[Intrinsic]
+        self, prefix: str, hardware: HardwareSpec, intrinsics: Sequence[Intrinsic], order: Order
     ) -> None:
-        self.prefix, self.hardware = prefix, hardware
+        self.prefix, self.hardware, self.order = prefix, hardware, order
         self.helpers = value_helpers(prefix)
         taken = NameTable()
         self._names = {
@@ -61,8 +62,8 @@ class IntrinsicFunctions:
         parameters = [f"struct {self.prefix}_chip *chip"]
         steps: list[list[str]] = []
         for n, operand in enumerate(intrinsic.operands):
-            if self._offchip(operand):
-                parameters.append(f"const struct {self.prefix}_image *image{n}")
+            kind = "image" if self._offchip(operand) else "buffer"
+            parameters.append(f"const struct {self.prefix}_{kind} *{kind}{n}")
             parameters.append(f"int64_t at{n}")
             steps.append([f"step{n}_{level}" for level in depth])
             parameters += [f"int64_t {s}" for s in steps[-1]]
@@ -79,13 +80,16 @@ class IntrinsicFunctions:
         checks += self._immediate_checks(
             intrinsic.immediates, [f"imm{n}" for n in range(len(intrinsic.immediates))]
         )
+        ordered = self._ordered(
+            intrinsic, addresses, [list(zip(s, extents, strict=True)) for s in inside]
+        )
         body = self._nest(
             intrinsic, addresses, [list(column) for column in zip(*inside, strict=True)], extents
         )
         return [
             f"static int {self.call_name(intrinsic)}({', '.join(parameters)})",
             "{",
-            *indent([*checks, *body, "return 0;"]),
+            *indent([*checks, *ordered, *body, "return 0;"]),
             "}",
             "",
         ]
@@ -111,6 +115,14 @@ class IntrinsicFunctions:
             self._within("variant", Range(0, len(kernel.bases) - 1), f"variant of {kernel.name}"),
             *self._checks(intrinsic, addresses, steps, extents, extended),
             *self._immediate_checks(intrinsic.immediates, values),
+            *self._ordered(
+                intrinsic,
+                addresses,
+                [
+                    [*zip(s, extents, strict=True), *more]
+                    for s, more in zip(steps, extended, strict=True)
+                ],
+            ),
             *self._nest(
                 intrinsic,
                 addresses,
@@ -121,8 +133,9 @@ class IntrinsicFunctions:
             "return 0;",
         ]
         name = self.kernel_name(kernel.name)
+        places = "".join(f", const struct {p}_buffer *buffer{n}" for n in range(count))
         return [
-            f"static int {name}(struct {p}_chip *chip, int64_t variant)",
+            f"static int {name}(struct {p}_chip *chip, int64_t variant{places})",
             "{",
             *indent(body),
             "}",
@@ -231,6 +244,15 @@ class IntrinsicFunctions:
         grow = [f"{self.prefix}_span(&low, &high, {step}, {extent});" for step, extent in loops]
         what = f"{intrinsic.name}: entry of {operand.name}"
         code = 4 if offchip else 3
+        inside: list[str] = []
+        if not offchip:
+            inside = [
+                f"if (low < buffer{n}->base || high >= buffer{n}->end",
+                f"    || (low - buffer{n}->base) % buffer{n}->stride + high - low "
+                f">= buffer{n}->slot)",
+                f'  return {self.prefix}_fail(13, "{what}", '
+                f"low < buffer{n}->base ? low : high, buffer{n}->end - 1);",
+            ]
         return [
             "{",
             *indent(
@@ -240,10 +262,33 @@ class IntrinsicFunctions:
                     f"if (low < 0 || high >= {capacity})",
                     f'  return {self.prefix}_fail({code}, "{what}", low < 0 ? low : high, '
                     f"{capacity} - 1);",
+                    *inside,
                 ]
             ),
             "}",
         ]
+
+    def _ordered(
+        self,
+        intrinsic: Intrinsic,
+        addresses: Sequence[str],
+        loops: Sequence[Sequence[tuple[str, str]]],
+    ) -> list[str]:
+        """The call begins, and comes after all that it must; `loops`: of each operand, outermost
+        first, (step, extent)."""
+        lines = self.order.begin(intrinsic.unit)
+        for n, operand in enumerate(intrinsic.operands) if self.order.rows else ():
+            rows = f"image{n}->rows" if self._offchip(operand) else f"chip->{operand.memory}_rows"
+            lines += self.order.access(
+                rows,
+                addresses[n],
+                operand.span_of(intrinsic.iterators),
+                intrinsic.unit,
+                f"{intrinsic.name}: no order for {operand.name}, entry and the other unit",
+                loops[n],
+                writes=operand.access != "read",
+            )
+        return lines
 
     def _nest(
         self,

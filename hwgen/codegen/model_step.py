@@ -103,10 +103,11 @@ class Step:
         body: list[str] = []
         for statement in self.intrinsic.semantics:
             body += self._statement(statement)
+        apart = f"{p}_APART" if self.intrinsic.iterators else "inline"
         semantics = "; ".join(map(str, self.intrinsic.semantics))
         return [
             f"/* {comment(f'{self.intrinsic.name}: {semantics}')} */",
-            f"static inline int {self.name}({', '.join(parameters)})",
+            f"static {apart} int {self.name}({', '.join(parameters)})",
             "{",
             *indent([*checks, *pointers, *body, *marks, "return 0;"]),
             "}",

@@ -35,8 +35,9 @@ from hwgen.spec.hardware import (
 from hwgen.spec.workload import Workload
 from hwgen.verify.edits import Mutation, catch
 from hwgen.verify.examine import examine
-from hwgen.verify.synchronisation import synchronisation_mutations
+from hwgen.verify.synchronisation import NOT_THERE, REMOVABLE, synchronisation_mutations
 from tests.conformance.test_another_chip import add, gemm, linear_relu
+from tests.planted.through_c import found_by_model
 from tests.sampling import QUICK, THOROUGH, some, tiered
 
 ROOT = Path(__file__).parents[2]
@@ -238,6 +239,20 @@ def test_every_mutant_is_caught(name: str, mutation: Mutation) -> None:
         if mutant is None:
             continue
         assert catch(mutant, c.hardware, c.workload, inputs) in mutation.caught_by, seed
+
+
+QUICKLY = [p for p in MUTANTS if "dropped" in str(p.id) or "late" in str(p.id)]
+
+
+@pytest.mark.skipif(not have_compiler(), reason="needs a C compiler")
+@pytest.mark.parametrize(("name", "mutation"), QUICKLY)
+def test_the_model_finds_what_changes_the_order(name: str, mutation: Mutation) -> None:
+    c = compiled(name, "gemm")
+    inputs = inputs_of(c.workload)
+    mutant = mutation.mutate(c.program, 0)
+    assert mutant is not None
+    if catch(mutant, c.hardware, c.workload, inputs) not in (REMOVABLE, NOT_THERE):
+        assert found_by_model(mutant, c.hardware, c.workload, inputs)
 
 
 @pytest.mark.parametrize("name", [n for n in NODES if NODES[n]])

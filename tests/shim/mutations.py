@@ -70,6 +70,7 @@ def flattened(intrinsic: str) -> Change:
 MUTATIONS: dict[str, Change] = {
     "dropped push": without(Push, "load", "compute"),
     "dropped pop": without(Pop, "compute", "load"),
+    "dropped pop of a result": without(Pop, "compute", "store"),
     "dropped pair": lambda node: tuple(
         kept
         for half in without(Push, "store", "compute")(node)

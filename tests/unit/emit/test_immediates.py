@@ -16,7 +16,8 @@ from hwgen.codegen.c_constants import element_text, integer, number_text
 from hwgen.codegen.c_names import immediate_type
 from hwgen.codegen.c_words import uses_math
 from hwgen.codegen.model_intrinsic import IntrinsicFunctions
-from hwgen.codegen.program import KernelLoop, MicroKernelDef
+from hwgen.codegen.model_order import Order
+from hwgen.codegen.program import KernelLoop, MicroKernelDef, Program
 from hwgen.model.compiled import find_compiler, have_compiler
 from hwgen.model.numeric import Value, store
 from hwgen.spec.expression import Binary, Name
@@ -107,7 +108,9 @@ def test_micro_kernels_check_what_they_hold(
         (toy.DST, "=", Binary("*", toy.SRC, Name("k"))),
         immediates=(field,),
     )
-    functions = IntrinsicFunctions("p", toy.chip(scaled), [scaled])
+    chip = toy.chip(scaled)
+    order = Order("p", Program("scaled", "toy", "scaled", (), ()), chip)
+    functions = IntrinsicFunctions("p", chip, [scaled], order)
     kernel = MicroKernelDef(
         "tile", "scaled", (), (KernelLoop(2, (1, 1)),), ((0, 8),), (("k", value),)
     )

@@ -276,15 +276,20 @@ def _on(intrinsic: str, change: Callable[[Call], Call]) -> Change:
     )
 
 
-def _at(operand: int, address: Expr | int) -> Callable[[Call], Call]:
+def _at(operand: int, address: Expr | int, buffer: str = "") -> Callable[[Call], Call]:
     where = Const(address) if isinstance(address, int) else address
 
     def change(call: Call) -> Call:
         operands = list(call.operands)
-        operands[operand] = replace(operands[operand], address=where)
+        old = operands[operand]
+        operands[operand] = replace(old, address=where, buffer=buffer or old.buffer)
         return replace(call, operands=tuple(operands))
 
     return change
+
+
+def _one_of_the_bias(call: Call) -> Call:
+    return replace(_at(1, 0, "bias_local")(call), extents=(Const(1), Const(1)))
 
 
 def _too_soon() -> tuple[Program, Workload]:
@@ -321,10 +326,12 @@ FAULTS: dict[str, tuple[int, Callable[[], tuple[Program, Workload]]]] = {
     "past the image": (4, lambda: _changed(_on("load_inp", _at(1, 95)))),
     "missing load": (5, lambda: _changed(MUTATIONS["missing load"])),
     "missing reset": (5, lambda: _changed(MUTATIONS["missing reset"])),
-    "store of a loaded entry": (6, lambda: _changed(_on("store_out", _at(1, 0)))),
+    "store of a loaded entry": (6, lambda: _changed(_on("store_out", _one_of_the_bias))),
     "result used too soon": (7, _too_soon),
     "lost token": (9, _tokens_lost),
     "flag above its maximum": (11, _flag_too_high),
+    "past its buffer": (13, lambda: _changed(_on("load_inp", _at(0, 100)))),
+    "without an order": (14, lambda: _changed(MUTATIONS["dropped pop of a result"])),
     "missing store": (10, lambda: _changed(MUTATIONS["missing store"])),
     "wrong stride": (10, lambda: _changed(MUTATIONS["wrong stride"])),
 }
