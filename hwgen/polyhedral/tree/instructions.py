@@ -202,9 +202,9 @@ class _Block:
             ):
                 return Const(evaluate(value, {}))
             case Binary(
-                "%", Binary("+", Access(tensor, _) as read, Const(int(more))), Const(size)
-            ) if size == 1 << 8 * DTYPES[self._type(tensor)] and more % size == 0:
-                return Cast(f"u{self._type(tensor).lstrip('u')}", read)  # It is loaded so.
+                "%", Binary("+", Cast(_, Access() as read), Const(int(more))), Const(size)
+            ) if size == 1 << 8 * DTYPES[self._type(read.tensor)] and more % size == 0:
+                return Cast(f"u{self._type(read.tensor).lstrip('u')}", read)  # It is loaded so.
             case Binary(op, left, right) if op in _ARITHMETIC and right == _NEUTRAL.get(op, ZERO):
                 return left
             case _:
