@@ -189,6 +189,8 @@ class _Block:
 
     def _folded(self, value: Expr) -> Expr:
         match value:
+            case Cast(dtype, Const() as number) if not is_float(dtype):
+                return number
             case Const() | Name() | Cast():
                 return value
             case Access(tensor, indices):
