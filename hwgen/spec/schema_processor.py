@@ -64,7 +64,7 @@ class CodeCostsSchema(Model):
 
 class InstructionsSchema(Model):
     """Instructions that scalar code retires, as a compiler makes it of the emitted C. Every default
-    is counted: gcc 12.2 for RV64GC at -O2 -ffp-contract=off, run in an emulator."""
+    but `call` is counted, for RV64GC: gcc 12.2 at -O2 -ffp-contract=off, run in an emulator."""
 
     memory: RateExpr = 1
     """To load or to store an element."""

@@ -189,6 +189,8 @@ class _Block:
 
     def _folded(self, value: Expr) -> Expr:
         match value:
+            case Cast(dtype, Const() as number) if not is_float(dtype):
+                return number
             case Const() | Name() | Cast():
                 return value
             case Access(tensor, indices):
@@ -202,9 +204,9 @@ class _Block:
             ):
                 return Const(evaluate(value, {}))
             case Binary(
-                "%", Binary("+", Access(tensor, _) as read, Const(int(more))), Const(size)
-            ) if size == 1 << 8 * DTYPES[self._type(tensor)] and more % size == 0:
-                return Cast(f"u{self._type(tensor).lstrip('u')}", read)  # It is loaded so.
+                "%", Binary("+", Cast(_, Access() as read), Const(int(more))), Const(size)
+            ) if size == 1 << 8 * DTYPES[self._type(read.tensor)] and more % size == 0:
+                return Cast(f"u{self._type(read.tensor).lstrip('u')}", read)  # It is loaded so.
             case Binary(op, left, right) if op in _ARITHMETIC and right == _NEUTRAL.get(op, ZERO):
                 return left
             case _:

@@ -26,7 +26,7 @@ def numbers(dtype: str) -> NDArray[Any]:
     exact: NDArray[Any] = np.concatenate([steps, 2.0**fraction + steps, steps - 2.0**fraction])
     exact = exact.astype(STORAGE[dtype])
     ends: list[NDArray[Any]] = [np.nextafter(exact, exact.dtype.type(e)) for e in (-np.inf, np.inf)]
-    return np.concatenate([random.view(STORAGE[dtype]), exact, *ends])
+    return np.concatenate([np.frombuffer(random.tobytes(), STORAGE[dtype]), exact, *ends])
 
 
 @pytest.mark.skipif(not have_compiler(), reason="no C compiler")
