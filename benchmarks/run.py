@@ -16,6 +16,7 @@ from os import times
 from pathlib import Path
 from time import perf_counter
 
+from growth import growth
 from processor import gflops, product
 from traffic import traffic
 from whole import simulate_timing
@@ -282,6 +283,7 @@ SECTIONS: tuple[Callable[[], str], ...] = (
     cycles,
     traffic,
     generation,
+    growth,
     steady_state,
     simulation,
     networks,

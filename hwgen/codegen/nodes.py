@@ -294,9 +294,11 @@ def with_inner(node: Node, change: Callable[[Body], Body]) -> Node:
 
 def nodes(body: Body) -> Iterator[Node]:
     """Every node, parents first, in textual order."""
-    for node in body:
+    waiting = [*reversed(body)]
+    while waiting:
+        node = waiting.pop()
         yield node
-        yield from nodes(inner(node))
+        waiting += reversed(inner(node))
 
 
 def rewritten(body: Body, edit: Callable[[Node], Body]) -> Body:

@@ -47,14 +47,14 @@ def _parts(workload: Workload, statement: Statement) -> tuple[Statement, Stateme
     """What sets all elements and those inside, where a statement pads what others compute, and is
     the only one to write its tensor."""
     tensor = statement.target.tensor
+    shape = workload.tensor[tensor].shape
+    parts = padded(statement.target, statement.value, statement.loops, shape)
+    if parts is None or statement.op != "=" or statement.folded:
+        return None
     computed = {s.target.tensor for s in workload.statements}
     computed -= {s.target.tensor for s in view_statements(workload)}
     written = sum(s.target.tensor == tensor for s in workload.statements)
     if written > 1 or not statement.reads & computed:
-        return None
-    shape = workload.tensor[tensor].shape
-    parts = padded(statement.target, statement.value, statement.loops, shape)
-    if parts is None or statement.op != "=" or statement.folded:
         return None
     return (
         replace(statement, name=with_padding(statement.name), value=parts.constant),

@@ -10,8 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from hwgen.polyhedral.scop import Same, Scop, scop_of_nest, view_statements
-from hwgen.spec.expression import Access
+from hwgen.polyhedral.scop import (
+    Same,
+    Scop,
+    SharedLoops,
+    normal_form,
+    scop_of_nest,
+    view_statements,
+)
+from hwgen.spec.expression import Access, Call
 from hwgen.spec.workload import Role, Statement, Tensor, Workload
 
 KEPT = 64
@@ -44,11 +51,14 @@ def _phases(given: Same[Workload]) -> tuple[Phase, ...]:
     workload = given.value
     groups: list[list[Statement]] = []
     views = view_statements(workload)
-    for chunk in _chunks([s for s in workload.statements if s not in views]):
-        if groups and _together(workload, [*groups[-1], *chunk], views):
+    moved = {id(s) for s in views}
+    growing = _Growing(workload, views)
+    for chunk in _chunks([s for s in workload.statements if id(s) not in moved]):
+        if growing.takes(chunk):
             groups[-1] += chunk
         else:
             groups.append(chunk)
+            growing.start(groups[-1])
     if len(groups) < 2:
         return (Phase(workload, (), ()),)
     return tuple(_phase(workload, groups, n, views) for n in range(len(groups)))
@@ -74,13 +84,87 @@ def _with_views(
     return [s for s in workload.statements if id(s) in mine]
 
 
-def _together(workload: Workload, statements: list[Statement], views: Sequence[Statement]) -> bool:
+class _Growing:
+    """Statements that one nest holds, to which others are added. Whether it holds these too takes
+    its normal form anew, but for statements that only go on from the others, in a loop that all
+    have; `shared`: the loops of all of them, where they are known."""
+
+    def __init__(self, workload: Workload, views: Sequence[Statement]) -> None:
+        self.workload = workload
+        self.views = views
+        self.moved = {s.target.tensor for s in views}
+        self.dtypes = {t.name: t.dtype for t in workload.tensors}
+        self.statements: list[Statement] = []
+        self.shared: SharedLoops | None = None
+
+    def start(self, statements: list[Statement]) -> None:
+        """Begin with some statements, to which whoever calls adds those that are taken."""
+        self.statements, self.shared = statements, None
+        self.written, self.read = written_by(statements), read_by(statements)
+
+    def takes(self, chunk: Sequence[Statement]) -> bool:
+        """Whether the nest holds some more statements; then it does from now on."""
+        if not self.statements:
+            return False
+        if not self._goes_on(chunk):
+            scop = _together(self.workload, [*self.statements, *chunk], self.views)
+            if scop is None:
+                return False
+            self.shared = SharedLoops()
+            for statement in scop.statements:
+                self.shared.add(statement)
+        self.written |= written_by(chunk)
+        self.read |= read_by(chunk)
+        return True
+
+    def _goes_on(self, chunk: Sequence[Statement]) -> bool:
+        """Whether a statement just goes on from others, in a loop that all have: then one nest
+        holds it, and it changes nothing about them."""
+        statement, *more = chunk
+        target = statement.target.tensor
+        plain = statement.op == "=" and not statement.ordered and not more
+        fresh = target not in self.written | self.read and self.moved.isdisjoint(statement.reads)
+        if self.shared is None or not (plain and fresh):
+            return False
+        if not all(map(self._settled, self.written & statement.reads)):
+            return False
+        summed = next((s for s in self.shared.statements if s.accumulates), None)
+        self.shared, shared = None, self.shared  # A loop that cannot be joined leaves it undone.
+        (form,) = normal_form(statement, self.workload, self.dtypes)
+        if not shared.add(form) or not shared.one_loop:
+            return False
+        if summed is not None:
+            anchor, place = shared.statements.index(summed), len(shared.statements) - 1
+            if summed.start is not None or any(
+                place in shared.member[anchor, n] for n in summed.reduction
+            ):
+                return False
+        self.shared = shared
+        return True
+
+    def _settled(self, tensor: str) -> bool:
+        """Whether who writes a tensor stays as it is if others read it: neither a sum, which then
+        is no output, nor what only moves elements."""
+        assert self.shared is not None
+        if tensor not in self.shared.produced:
+            return False
+        made = self.shared.statements[self.shared.produced[tensor]]
+        moves = isinstance(made.value, Access) or (
+            isinstance(made.value, Call) and made.value.function == "select"
+        )
+        return tensor in self.read or (made.op == "=" and not moves)
+
+
+def _together(
+    workload: Workload, statements: list[Statement], views: Sequence[Statement]
+) -> Scop | None:
+    """The normal form of statements that one nest can hold; None where none can."""
     if sum(s.accumulates for s in statements) > 1:
-        return False
+        return None
     scop = scop_of_nest(_part(workload, _with_views(workload, statements, views), frozenset()))
     if scop is None or _begins_inside(scop):
-        return False
-    return not _stored_in_a_sum(workload, scop) and not _apart(scop)
+        return None
+    return None if _stored_in_a_sum(workload, scop) or _apart(scop) else scop
 
 
 def _begins_inside(scop: Scop) -> bool:

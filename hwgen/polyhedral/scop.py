@@ -8,6 +8,7 @@ intermediate get one name. Unit loops disappear from accesses: their iterator is
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -202,7 +203,7 @@ def scop_of_nest(workload: Workload) -> Scop | None:
                 return None
             plain[-1:] = begun
         else:
-            plain.extend(_normal_form(statement, workload, dtypes))
+            plain.extend(normal_form(statement, workload, dtypes))
     if not plain:
         raise HwgenError(
             "H403",
@@ -224,12 +225,12 @@ def views_of(workload: Workload) -> dict[str, View]:
     Raises:
         HwgenError: H402.
     """
-    targets = [s.target.tensor for s in workload.statements]
+    writes = Counter(s.target.tensor for s in workload.statements)
     dtypes = {t.name: t.dtype for t in workload.tensors}
     views: dict[str, View] = {}
     for statement in workload.statements:
         view = _view(statement, workload, views, dtypes)
-        if view is not None and targets.count(view.tensor) == 1:
+        if view is not None and writes[view.tensor] == 1:
             views[view.tensor] = view
     return views
 
@@ -240,12 +241,12 @@ def view_statements(workload: Workload) -> tuple[Statement, ...]:
     Raises:
         HwgenError: H402.
     """
-    targets = [s.target.tensor for s in workload.statements]
+    writes = Counter(s.target.tensor for s in workload.statements)
     dtypes = {t.name: t.dtype for t in workload.tensors}
     return tuple(
         s
         for s in workload.statements
-        if targets.count(s.target.tensor) == 1 and _view(s, workload, {}, dtypes) is not None
+        if writes[s.target.tensor] == 1 and _view(s, workload, {}, dtypes) is not None
     )
 
 
@@ -336,7 +337,7 @@ def _check_padding(statement: Statement, guard: Expr, source: Access, workload: 
         )
 
 
-def _normal_form(
+def normal_form(
     statement: Statement, workload: Workload, dtypes: dict[str, str]
 ) -> list[ScopStatement]:
     target = workload.tensor[statement.target.tensor]
@@ -416,7 +417,7 @@ def begins_elements(begin: Statement, statement: Statement, workload: Workload) 
     """Whether a statement sets each element that one in order goes on from, to a number or another
     tensor's element."""
     dtypes = {t.name: t.dtype for t in workload.tensors}
-    (first,) = _normal_form(begin, workload, dtypes)[:1]
+    (first,) = normal_form(begin, workload, dtypes)[:1]
     return _begins(_number(first), _ordered(statement, dtypes))
 
 
@@ -466,14 +467,9 @@ def _unify_loops(statements: list[ScopStatement]) -> list[ScopStatement] | None:
     """Rename loops so that loops which run over the same elements carry one name; None where an
     intermediate is read otherwise than at the element that one iteration writes, over all of its
     elements."""
-    shared = _Classes(statements)
-    produced: dict[str, int] = {}
-    for place, statement in enumerate(statements):
-        for read in statement.reads:
-            made = produced.get(read.tensor)
-            if made is not None and not _align(statements, place, read, made, shared):
-                return None
-        produced[statement.target.tensor] = place
+    shared = SharedLoops()
+    if not all(map(shared.add, statements)):
+        return None
     anchor = anchor_of(statements)
     _join_strangers(statements, shared, next(p for p, s in enumerate(statements) if s is anchor))
     common = shared.names()
@@ -481,13 +477,47 @@ def _unify_loops(statements: list[ScopStatement]) -> list[ScopStatement] | None:
     return [_rename(s, mine) for s, mine in zip(statements, names, strict=True)]
 
 
-class _Classes:
-    """Loops that are one: disjoint sets with at most one loop of each statement. `member`: by the
-    set of a loop, the loop of each statement in it."""
+class SharedLoops:
+    """Loops that are one: disjoint sets with at most one loop of each statement. `member`: the set
+    of a loop, by statement its loop."""
 
-    def __init__(self, statements: list[ScopStatement]) -> None:
-        self.extents = {(p, n): e for p, s in enumerate(statements) for n, e in s.loops}
-        self.member: dict[_Loop, dict[int, str]] = {(p, n): {p: n} for p, n in self.extents}
+    def __init__(self) -> None:
+        self.statements: list[ScopStatement] = []
+        self.extents: dict[_Loop, int] = {}
+        self.member: dict[_Loop, dict[int, str]] = {}
+        self.produced: dict[str, int] = {}
+
+    def add(self, statement: ScopStatement) -> bool:
+        """One more statement, its loops joined with those that wrote what it reads; whether they
+        can be."""
+        place = len(self.statements)
+        self.statements.append(statement)
+        self.extents |= {(place, n): e for n, e in statement.loops}
+        self.member |= {(place, n): {place: n} for n, _ in statement.loops}
+        made = ((r, self.produced[r.tensor]) for r in statement.reads if r.tensor in self.produced)
+        joined = all(self._align(place, read, producer) for read, producer in made)
+        self.produced[statement.target.tensor] = place
+        return joined
+
+    @property
+    def one_loop(self) -> bool:
+        """Whether a loop that runs more than once is one of every statement."""
+        place = len(self.statements) - 1
+        mine = ((place, n) for n, e in self.statements[-1].loops if e > 1)
+        return any(len(self.member[loop]) == place + 1 for loop in mine)
+
+    def _align(self, place: int, read: Reference, producer: int) -> bool:
+        """Join the loops of a read with those that wrote the tensor; whether they can be."""
+        written = self.statements[producer].target.indices
+        for mine, theirs in zip(read.indices, written, strict=True):
+            if not mine.terms and not theirs.terms and mine.constant == theirs.constant:
+                continue
+            plain = all(
+                f.constant == 0 and len(f.terms) == 1 and f.terms[0][1] == 1 for f in (mine, theirs)
+            )
+            if not plain or not self.join((place, mine.names[0]), (producer, theirs.names[0])):
+                return False
+        return True
 
     def join(self, a: _Loop, b: _Loop) -> bool:
         """Whether two loops can be one; they are from now on."""
@@ -517,22 +547,7 @@ class _Classes:
         return found
 
 
-def _align(
-    statements: list[ScopStatement], place: int, read: Reference, producer: int, shared: _Classes
-) -> bool:
-    """Join the loops of a read with those that wrote the tensor; whether they can be."""
-    for mine, theirs in zip(read.indices, statements[producer].target.indices, strict=True):
-        if not mine.terms and not theirs.terms and mine.constant == theirs.constant:
-            continue
-        plain = all(
-            f.constant == 0 and len(f.terms) == 1 and f.terms[0][1] == 1 for f in (mine, theirs)
-        )
-        if not plain or not shared.join((place, mine.names[0]), (producer, theirs.names[0])):
-            return False
-    return True
-
-
-def _join_strangers(statements: list[ScopStatement], shared: _Classes, anchor: int) -> None:
+def _join_strangers(statements: list[ScopStatement], shared: SharedLoops, anchor: int) -> None:
     """Let statements that share nothing with the anchor run in its loops, where they agree."""
     for place, statement in enumerate(statements):
         if any(anchor in shared.member[place, n] for n, _ in statement.loops):

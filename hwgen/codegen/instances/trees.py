@@ -29,7 +29,11 @@ def check_trees(before: LoopTree, after: LoopTree, laid_out: Collection[str]) ->
     for site in before.sites:
         if site.block.stage in laid_out:
             continue
-        found = [s for s in after.sites if _of(s.block, site.block)]
+        same = [s for s in (after.site.get(site.block.name),) if s is not None]
+        mine = {s.block.name: s for s in (*same, *after.sites_of(site.block.stage))}
+        found = sorted(
+            (s for s in mine.values() if _of(s.block, site.block)), key=lambda s: s.places
+        )
         if len(found) == 1 and _alike(site, found[0]):
             continue
         shared = [n for n in site.names if all(n in s.names for s in found)]

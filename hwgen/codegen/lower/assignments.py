@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
 from itertools import product
 
 from hwgen.codegen.lower.cuts import Cut, cut_of, longest
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.tree.aliases import places_of
-from hwgen.polyhedral.tree.loop_tree import LoopTree, Site
+from hwgen.polyhedral.tree.loop_tree import LoopTree, Site, listed
 from hwgen.polyhedral.tree.tensorize import steps
 from hwgen.spec.expression import Access, names
 from hwgen.spec.hardware import Intrinsic, Operand
@@ -43,21 +44,35 @@ def assigned(state: LoopTree, calls: Operands) -> dict[str, Lanes]:
         if not ways[block]:
             raise _no_lanes(state.site[block], call[0])
     cuts = {b: [_cuts(state.site[b], *calls[b], home, w) for w in ways[b]] for b in ways}
+    users = listed((t, b) for b in cuts for t in dict.fromkeys(t for cut in cuts[b] for t in cut))
+    place = {b: n for n, b in enumerate(ways)}
     known: dict[str, Cut] = {}
     result: dict[str, Lanes] = {}
-    while len(result) < len(ways):
-        # What is decided for one call leaves fewer ways for those that touch the same tensors.
-        agreeing: dict[str, list[int]] = {}
-        for b in (b for b in ways if b not in result):
-            found = _agreeing(cuts[b], known)
-            # Operands that are laid out again take more room: only where nothing else agrees.
-            agreeing[b] = [n for n in found if n < moving[b]] or found
-        block = min(agreeing, key=lambda b: (len(agreeing[b]), len(ways[b])))
+    agreeing: dict[str, list[int]] = {}
+    waiting: list[tuple[int, int, int, str]] = []
+
+    def look(block: str) -> None:
+        """See which ways of a block agree with what is known."""
+        found = _agreeing(cuts[block], known)
+        # Operands that are laid out again take more room: only where nothing else agrees.
+        agreeing[block] = [n for n in found if n < moving[block]] or found
+        heappush(waiting, (len(agreeing[block]), len(ways[block]), place[block], block))
+
+    for block in ways:
+        look(block)
+    while waiting:
+        count, _, _, block = heappop(waiting)
+        if block in result or count != len(agreeing[block]):
+            continue
         best = agreeing[block][0] if agreeing[block] else 0
         result[block] = ways[block][best]
         for tensor, cut in cuts[block][best].items():
             both = longest(known.get(tensor, cut), cut, exact=False)
             known[tensor] = both if both is not None else cut
+        # What is decided for one call leaves fewer ways for those that touch the same tensors.
+        for other in dict.fromkeys(b for t in cuts[block][best] for b in users[t]):
+            if other not in result:
+                look(other)
     return {b: result[b] for b in calls}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from hwgen.codegen.lower.assignments import assigned
 from hwgen.codegen.lower.cover import Step, laned, steps_of
@@ -26,6 +27,8 @@ from hwgen.polyhedral.tree.loop_tree import (
     Stage,
     Storage,
     Tensor,
+    listed,
+    loops,
     map_blocks,
 )
 from hwgen.spec.expression import Access, Const, Expr, Name, names, replace_part, substitute, walk
@@ -70,6 +73,12 @@ class Covered:
         default_factory=dict[str, tuple[tuple[int, int], ...]]
     )
 
+    @cached_property
+    def users(self) -> dict[str, tuple[Site, ...]]:
+        """By tensor, the blocks whose calls have it as an operand, in textual order."""
+        operands = ((s, self.calls[s.block.name].operands) for s in self.state.sites)
+        return listed((t, s) for s, found in operands for t in {a.tensor: s for a in found})
+
 
 IN_PLACE = ("H411", "H413")
 """Errors of tensors in the place of others."""
@@ -113,9 +122,9 @@ def _covered(
     what is computed several times may have to be apart."""
     calls: dict[str, BlockCall] = {}
     homes = dict(homes)
-    for name in [s.block.name for s in state.sites]:
-        state = laned(state, state.site[name], hardware)
-        site = state.site[name]
+    for stage, name in [(s.block.stage, s.block.name) for s in state.sites]:
+        state = laned(state, _site(state, stage, name), hardware)
+        site = _site(state, stage, name)
         found = steps_of(state, site, hardware)
         state, mine = _split(state, homes, site, found, hardware, together=together)
         calls |= mine
@@ -124,11 +133,15 @@ def _covered(
     return Covered(state, shared_homes(state, homes, typed=False), calls, views)
 
 
+def _site(state: LoopTree, stage: str, name: str) -> Site:
+    return next(s for s in state.sites_of(stage) if s.block.name == name)
+
+
 def _is_view(state: LoopTree, tensor: str) -> bool:
     """Whether the host is to lay a tensor out: no call computes it into a memory of the chip."""
     if tensor not in state.storage:
         return False  # Its value stands where it was read.
-    mine = [s.block for s in state.sites if s.block.stage == tensor]
+    mine = [s.block for s in state.sites_of(tensor)]
     return not state.storage[tensor].memory and all(b.tensorized is None for b in mine)
 
 
@@ -144,7 +157,7 @@ def _split(
     """A state in which a block's calls are blocks, and these calls."""
     depth = depth_of(state, homes, site)
     stage = state.stage[site.block.stage]
-    taken = {*(t.name for t in state.tensors), *state.loop}
+    taken = {*state.tensor, *(x.name for x in loops(state.root))}
     named: dict[str, str] = {}
     for step in found[:-1]:
         named[step.target.tensor] = unique(f"{stage.tensor}_{step.intrinsic.name}", taken)

@@ -70,7 +70,7 @@ class _Read:
 
 def _reads(covered: Covered, tensor: str, rows: int) -> Iterator[_Read]:
     """Each operand that only reads a tensor; `rows`: the positions that others write."""
-    for site in covered.state.sites:
+    for site in covered.users.get(tensor, ()):
         call = covered.calls[site.block.name]
         pairs = zip(call.intrinsic.operands, call.operands, strict=True)
         written = call.intrinsic.written
@@ -109,7 +109,7 @@ def _still(
 def _written(covered: Covered, tensor: str) -> Covered:
     """What calls of the chip write, in all lanes in which others read it."""
     state = covered.state
-    writers = [s.block.name for s in state.sites if s.block.stage == tensor]
+    writers = [s.block.name for s in state.sites_of(tensor)]
     targets = [covered.calls[b].intrinsic.written for b in writers]
     reads = list(_reads(covered, tensor, min((len(o.indices) for o in targets), default=0)))
     wanted = sorted({(p, n) for read in reads for p, n, _ in read.lanes}, reverse=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import islice, product
 from math import prod
 
 from hwgen.errors import HwgenError
@@ -242,34 +242,42 @@ def _assignments(
 def _complete(scop: Scop, selection: Selection, anchor_lanes: dict[str, str | None]) -> Match | str:
     """Extend the anchor's lanes to every operation, or say what prevents it."""
     anchor = _anchor(selection)
+    held = {s.name for s in selection.storages}
     lanes: dict[str, dict[str, str | None]] = {anchor.name: anchor_lanes}
     pinned: dict[str, Lanes] = {}
     shapes: dict[str, tuple[int, ...]] = {}
-    problem = _pin(selection, anchor, anchor_lanes, pinned, shapes)
+    problem = _pin(held, anchor, anchor_lanes, pinned, shapes)
     if problem:
         return problem
-    pending = [o for o in selection.operations if o.name != anchor.name]
+    pending = {n: o for n, o in enumerate(selection.operations) if o.name != anchor.name}
+    users: dict[str, list[int]] = {}
+    for n, o in pending.items():
+        for storage in o.storages:
+            users.setdefault(storage, []).append(n)
+    seen = 0
     while pending:
-        ready = [o for o in pending if any(s in pinned for s in o.storages)]
+        # Who touches what was pinned in the last round: others that touch pinned ones are done.
+        fresh = [*islice(reversed(pinned), len(pinned) - seen)]
+        seen = len(pinned)
+        ready = sorted({n for s in fresh for n in users.get(s, ()) if n in pending})
         if not ready:
             # Nothing connects the rest with the anchor: it takes the same lanes where it can.
-            apart = next((o for o in pending if o.kind == "store"), pending[0])
+            stores = (n for n, o in pending.items() if o.kind == "store")
+            apart = pending.pop(next(stores, next(iter(pending))))
             lanes[apart.name] = _alike(apart, anchor, anchor_lanes)
-            problem = _pin(selection, apart, lanes[apart.name], pinned, shapes)
+            problem = _pin(held, apart, lanes[apart.name], pinned, shapes)
             if problem:
                 return problem
-            pending.remove(apart)
             continue
-        for o in ready:
+        for o in (pending.pop(n) for n in ready):
             mapping = _derive(o, pinned)
             if isinstance(mapping, str):
                 return mapping
             mapping |= _diagonal(selection, o, mapping)
             lanes[o.name] = mapping
-            problem = _pin(selection, o, mapping, pinned, shapes)
+            problem = _pin(held, o, mapping, pinned, shapes)
             if problem:
                 return problem
-            pending.remove(o)
     blocks = _blocks(selection, lanes)
     if isinstance(blocks, str):
         return blocks
@@ -348,16 +356,16 @@ def _alike(
 
 
 def _pin(
-    selection: Selection,
+    held: Collection[str],
     operation: Operation,
     mapping: Mapping[str, str | None],
     pinned: dict[str, Lanes],
     shapes: dict[str, tuple[int, ...]],
 ) -> str:
-    """Fix the lanes of an operation's storages; or why two of its operands cannot share one."""
-    names = {s.name for s in selection.storages}
+    """Fix the lanes of an operation's storages, among those that are `held`; or why two of its
+    operands cannot share one."""
     for operand, storage in zip(operation.intrinsic.operands, operation.storages, strict=True):
-        if storage not in names:
+        if storage not in held:
             continue
         iterators = operand_iterators(operation.intrinsic, operand.name)
         lanes = tuple(mapping[i] for i in iterators)

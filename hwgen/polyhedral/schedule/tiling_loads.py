@@ -15,8 +15,7 @@ from hwgen.polyhedral.scop import ScopStatement
 from hwgen.polyhedral.search.tiling import Tiling
 from hwgen.polyhedral.tree.build import stage_of
 from hwgen.polyhedral.tree.copies import overlaps, target_first
-from hwgen.polyhedral.tree.edit import main_site
-from hwgen.polyhedral.tree.loop_tree import alone, names_of
+from hwgen.polyhedral.tree.loop_tree import Site, alone, names_of
 from hwgen.polyhedral.tree.loop_tree import loops as loops_in
 from hwgen.spec.affine import Affine, affine, sparse
 from hwgen.spec.expression import Access, names, walk
@@ -82,7 +81,7 @@ class LoadWriter:
 
     def own_loops(self, tensor: str, statement: ScopStatement) -> list[tuple[str, str]]:
         """The scop's loop and the stage's own loop for each iterator that has one."""
-        block = main_site(self.schedule.state, tensor).block
+        block = self._site(tensor).block
         inside = self.inside(tensor)
         result: list[tuple[str, str]] = []
         for mine, iterator in self._iterated(tensor, statement):
@@ -121,7 +120,12 @@ class LoadWriter:
 
     def inside(self, tensor: str) -> tuple[str, ...]:
         """The loops that hold a stage's block alone."""
-        return tuple(x.name for x in main_site(self.schedule.state, tensor).loops if alone(x))
+        return tuple(x.name for x in self._site(tensor).loops if alone(x))
+
+    def _site(self, block: str) -> Site:
+        found = self.schedule.state.block(block)
+        assert found is not None
+        return found
 
     def cache(self, storage: Storage, around: Sequence[str], results: Mapping[str, str]) -> None:
         """Load a storage inside of loops, outermost first."""
@@ -137,7 +141,7 @@ class LoadWriter:
             name = s.cache_read(source, storage.memory, readers, occurrence if alike else places)
         if around:
             s.compute_at(name, around[-1])
-        block = main_site(s.state, name).block
+        block = self._site(name).block
         inside = self.inside(name)
         blocks: list[str] = []
         rows: list[str] = []

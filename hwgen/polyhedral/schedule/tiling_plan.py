@@ -46,8 +46,17 @@ class TilingPlan:
         return self.statements[-1]
 
     def of(self, statement: ScopStatement, *kinds: str) -> list[Operation]:
-        mine = [o for o in self.operations if o.statement == statement.name and o.kind in kinds]
-        return [o for o in mine if o not in self.loads]
+        return [o for o in self._own.get(statement.name, ()) if o.kind in kinds]
+
+    @cached_property
+    def _own(self) -> dict[str, list[Operation]]:
+        """By statement, its operations that do not load."""
+        loads = {o.name for o in self.loads}
+        found: dict[str, list[Operation]] = {}
+        for operation in self.operations:
+            if operation.name not in loads:
+                found.setdefault(operation.statement, []).append(operation)
+        return found
 
     def hidden(self, statement: ScopStatement) -> bool:
         """Whether a statement only stores what another has summed up."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import takewhile
+from itertools import accumulate, takewhile
+from math import inf
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.tree.by_indices import together
@@ -50,8 +51,7 @@ def shared_homes(state: LoopTree, homes: Homes, *, typed: bool = True) -> Homes:
             broken = violation(state, state.stage[tensor], depth, output=False) or together
             if broken is not None:
                 raise _refusal(tensor, str(broken))
-        for tensor in group:
-            _check_dead(state, group, tensor, depth)
+        _check_dead(state, group, depth)
     return result
 
 
@@ -103,14 +103,45 @@ def _within(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
     return alike and all(a <= b for a, b in zip(shape, other, strict=True))
 
 
-def _check_dead(state: LoopTree, group: list[str], tensor: str, depth: int) -> None:
-    """What was in the place of a tensor is neither read nor written once that is."""
-    at = group.index(tensor)
-    writers = [s for s in state.sites if s.block.stage == tensor]
-    for earlier in group[:at]:
-        for writer in writers:
-            for other in state.sites:
-                _check_pair(state, writer, other, earlier, depth)
+def _check_dead(state: LoopTree, group: list[str], depth: int) -> None:
+    """What was in the place of a tensor is neither read nor written once that is. Who stands before
+    all that is written from then on, in one iteration of their home, needs no look."""
+    users = {t: _users(state, t) for t in group}
+    later = [*accumulate((_first(state.sites_of(t), depth) for t in reversed(group)), min)]
+    alive: list[str] = []
+    for tensor, first in zip(group, reversed(later), strict=True):
+        alive = [t for t in alive if _last(users[t], depth) >= first]
+        for earlier in alive:
+            for writer in state.sites_of(tensor):
+                for other in users[earlier]:
+                    _check_pair(state, writer, other, earlier, depth)
+        alive.append(tensor)
+
+
+def _users(state: LoopTree, tensor: str) -> list[Site]:
+    """The blocks that write a tensor, or read it by its own name."""
+    return [
+        s
+        for s in state.users[tensor]
+        if s.block.stage == tensor
+        or any(r.tensor == tensor for r in state.stage[s.block.stage].reads_in(s.block.part))
+    ]
+
+
+def _first(sites: Sequence[Site], depth: int) -> float:
+    """Where the first of some blocks stands in its home; before all, where one runs in another
+    iteration than its own."""
+    return min((s.places[depth] if _on_time(s) else -inf for s in sites), default=inf)
+
+
+def _last(sites: Sequence[Site], depth: int) -> float:
+    """Where the last of some blocks stands in its home; behind all, where one runs in another
+    iteration than its own."""
+    return max((s.places[depth] if _on_time(s) else inf for s in sites), default=-inf)
+
+
+def _on_time(site: Site) -> bool:
+    return not site.block.shifts and not site.block.band
 
 
 def _check_pair(state: LoopTree, writer: Site, other: Site, earlier: str, depth: int) -> None:

@@ -418,16 +418,19 @@ class LoopTree:
         return self.storage[tensor].memory if tensor in self.storage else ""
 
     def with_root(self, root: tuple[Node, ...], *gone: tuple[str, str]) -> LoopTree:
-        """The same with another tree, and more loops that are gone; what was found out about the
-        rest stays."""
+        """The same with another tree, and more loops that are gone."""
         made = replace(self, root=root, gone=(*self.gone, *gone) if gone else self.gone)
-        kept = {n: v for n, v in self.__dict__.items() if n in _WITHOUT_TREE}
-        made.__dict__.update(kept)
-        return made
+        return made._keeping(self, "tensor", "stage", "storage", "versions", "takers", "_readers")
+
+    def _keeping(self, before: LoopTree, *names: str) -> LoopTree:
+        """The same with what is known of the state before, where the edit has no part in it."""
+        self.__dict__.update({n: v for n, v in before.__dict__.items() if n in names})
+        return self
 
     def with_storage(self, storage: Storage) -> LoopTree:
         rest = tuple(s for s in self.storages if s.tensor != storage.tensor)
-        return replace(self, storages=(*rest, storage))
+        known = "tensor", "stage", "versions", "takers", "_readers", "sites", "_sites_of", "users"
+        return replace(self, storages=(*rest, storage))._keeping(self, *known)
 
     def with_tensor(self, tensor: Tensor, storage: Storage) -> LoopTree:
         """The same with one more tensor."""
@@ -438,10 +441,6 @@ class LoopTree:
         """The same with stages in the place of the one of a tensor."""
         found = (x for s in self.stages for x in (stages if s.tensor == tensor else (s,)))
         return replace(self, stages=tuple(found))
-
-
-_WITHOUT_TREE = ("tensor", "stage", "storage", "versions", "takers", "_readers")
-"""Properties of a state that its tree has no part in."""
 
 
 def listed(pairs: Iterable[tuple[str, T]]) -> dict[str, tuple[T, ...]]:
