@@ -184,7 +184,10 @@ class Kernel(Brief):
             HwgenError: H051, H052, H053 other inputs; H703, H704, H705 where the C cannot be
                 compiled; H792 too large to be run; H7xx a defect, told by the checks of a run.
         """
-        outputs = tuple(self._run(bind_inputs(self.workload, places, named)).values())
+        found = self._run(bind_inputs(self.workload, places, named))
+        outputs = tuple(
+            found[t.name].reshape(()) if t.scalar else found[t.name] for t in self.workload.outputs
+        )
         return outputs[0] if len(outputs) == 1 else outputs
 
     @cached_property

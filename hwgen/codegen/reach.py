@@ -121,8 +121,8 @@ def _too_far(
         repair = "a field that begins at 0, where images begin"
     else:
         repair = (
-            f"sizes with which {image.tensor} takes at most {intrinsic.stop(operand)} entries instead "
-            f"of {image.entries}{where}, or a field up to {found.maximum}"
+            f"sizes with which {image.tensor} takes at most {intrinsic.stop(operand)} entries "
+            f"instead of {image.entries}{where}, or a field up to {found.maximum}"
         )
     return HwgenError(
         "H616",

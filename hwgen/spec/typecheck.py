@@ -21,6 +21,7 @@ from hwgen.spec.expression import (
     Expr,
     Name,
     Unary,
+    UpdateOp,
     children,
 )
 from hwgen.spec.intervals import Interval, within
@@ -59,6 +60,16 @@ def promoted(dtype: str) -> str:
     if dtype in ("int8", "uint8", "int16", "uint16"):
         return "int32"
     return "float32" if dtype in ("float16", "bfloat16") else dtype
+
+
+def neutral(op: UpdateOp, dtype: str) -> Const:
+    """The element that an update starts from."""
+    if op in ("+=", "="):
+        return Const(0.0 if is_float(dtype) else 0)
+    if is_float(dtype):
+        return Const(float("-inf") if op == "max=" else float("inf"))
+    low, high = integer_range(dtype)
+    return Const(low if op == "max=" else high)
 
 
 def integer_range(dtype: str) -> Interval:

@@ -10,7 +10,7 @@ tolerance is chosen by hand.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 
 import numpy as np
@@ -79,9 +79,12 @@ def rounding_bounds(
         value = load(array, tensor.dtype).array.astype(np.float64)
         tensors[tensor.name] = Bounded(value, np.zeros_like(value))
     inexact: set[str] = set()
-    for statement in workload.statements:
+    following = (*workload.statements[1:], None)
+    for statement, after in zip(workload.statements, following, strict=True):
         target = statement.target.tensor
         reads = tensors_of(statement.value)
+        if after is not None and after.continues:
+            reads |= tensors_of(after.value)
         if is_float(workload.tensor[target].dtype) or not inexact.isdisjoint(reads):
             _Analysis(workload, statement, tensors).run()
             inexact.add(target)
@@ -112,6 +115,8 @@ class _Analysis:
     workload: Workload
     statement: Statement
     tensors: dict[str, Bounded]
+    terms: Floats = field(init=False)
+    most: Floats = field(init=False)
 
     def run(self) -> None:
         """Replace the target's elements by what the statement gives."""
@@ -134,10 +139,13 @@ class _Analysis:
         rest = int(np.prod([e for _, e in outer[1:]], dtype=np.int64)) * width
         step = max(1, POINTS // max(1, rest))
         self.tensors[target.name] = Bounded(value, error)
+        self.terms, self.most = np.zeros_like(value), np.zeros_like(value)
         for point in product(*(values for _, values in fixed)):
             at = dict(zip((n for n, _ in fixed), point, strict=True))
             for low in range(0, first, step):
                 self._part(outer, inner, (low, min(first, low + step)), at, value, error)
+        if s.continues:
+            self.tensors[target.name] = self._met()
 
     def _part(
         self,
@@ -178,13 +186,41 @@ class _Analysis:
                 v, e = v.min(axes, initial=np.inf), e.max(axes, initial=0)
             case "=":
                 pass
-        rounded = _rounded(Bounded(v, e), dtype)
         written = {n: np.reshape(grids[n], grids[n].shape[: len(outer)]) for n, _ in outer}
         place = tuple(
             np.broadcast_to(self._index(i, written), shape[: len(outer)])
             for i in self.statement.target.indices
         )
+        if self.statement.continues:
+            self._meet(place, Bounded(v, e), terms)
+            return
+        rounded = _rounded(Bounded(v, e), dtype)
         value[place], error[place] = rounded.value, rounded.error
+
+    def _meet(self, place: tuple[Integers, ...], new: Bounded, terms: int) -> None:
+        """Put values of several iterations, each of so many terms, into one element."""
+        held = self.tensors[self.statement.target.tensor]
+        if self.statement.op != "+=":
+            fold = np.maximum if self.statement.op == "max=" else np.minimum
+            fold.at(held.value, place, new.value)
+            np.maximum.at(held.error, place, new.error)
+            return
+        np.add.at(self.terms, place, float(terms))
+        np.add.at(self.most, place, np.abs(new.value) + new.error)
+        np.add.at(held.value, place, new.value)
+        np.add.at(held.error, place, new.error)
+
+    def _met(self) -> Bounded:
+        """Elements in which iterations met: what is there is rounded with each term, in any order
+        of all."""
+        held, dtype = self.tensors[self.statement.target.tensor], self._dtype(self.statement.target)
+        if self.statement.op != "+=":
+            return held
+        most = self.most + np.abs(held.value) + held.error
+        lost = self.terms * (UNIT.get(dtype, 0.0) * most + SMALLEST.get(dtype, 0.0))
+        lost = np.where(most < OVERFLOW.get(dtype, np.inf), lost, np.inf)
+        error = held.error + np.where(self.terms > 0, lost, 0.0)
+        return _rounded(Bounded(held.value, error), dtype)
 
     def _index(self, index: Expr, grids: Grids) -> Integers:
         match index:

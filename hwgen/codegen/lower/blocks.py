@@ -120,7 +120,7 @@ def _covered(
         calls |= mine
     lanes = assigned(state, {b: (c.intrinsic, c.operands) for b, c in calls.items()})
     calls = {b: replace(c, lanes=lanes[b]) for b, c in calls.items()}
-    return Covered(state, shared_homes(state, homes, typed=False), calls, views)
+    return Covered(state, shared_homes(state, homes, state.storage, typed=False), calls, views)
 
 
 def _is_view(state: LoopTree, tensor: str) -> bool:

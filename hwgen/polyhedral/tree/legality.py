@@ -356,7 +356,9 @@ def _accumulation(
             return Violation("one contribution is added twice", *pair_text(twice, a.names, b.names))
     if stage.ordered and (wrong := _misordered(a, b, depth)) is not None:
         return wrong
-    if init is None:
+    if stage.continues:
+        pass  # What it adds to is read, and must be there.
+    elif init is None:
         first = [f"{a.own(a.block.binding[n])} = 0" for n, _ in stage.reduction]
         # Another one that does not run before is the later one, unless several run at once.
         earlier = NEVER if first_is_first(a, depth) else before(b, a, depth)

@@ -55,9 +55,9 @@ class Stage:
     values from their last ones (`RUNNING`), iteration by iteration in the iterators' order.
     `kind`: what scheduling added it for. `seed`: what a sum, or a greatest or least element, starts
     from in the neutral one's place, of other tensors or of elements of its own that are earlier.
-    `over`: the tensor of which
-    it keeps the elements that it does not write, in whose place it therefore is. `where`: what
-    holds, over the iterators, where there is something to contribute."""
+    `over`: the tensor of which it keeps the elements that it does not write, in whose place it
+    therefore is; one that starts from that tensor adds to what is there, and iterations may share
+    elements. `where`: what holds, over the iterators, where there is something to contribute."""
 
     tensor: str
     iterators: tuple[tuple[str, int], ...]
@@ -74,6 +74,11 @@ class Stage:
     def ordered(self) -> bool:
         """Whether contributions must be made in the iterators' order."""
         return self.start is not None
+
+    @property
+    def continues(self) -> bool:
+        """Whether it adds to what is in its place, and begins no element itself."""
+        return self.seed == Access(self.over, self.target.indices)
 
     @property
     def reduces(self) -> bool:
@@ -98,7 +103,8 @@ class Stage:
     @cached_property
     def _reads_by_part(self) -> dict[str, tuple[Access, ...]]:
         seed = () if self.seed is None else _accesses(self.seed)
-        return {"init": seed, "update": self.reads, "whole": (*self.reads, *seed)}
+        whole = (*self.reads, *seed)
+        return {"init": seed, "update": whole if self.continues else self.reads, "whole": whole}
 
     def reads_in(self, part: str) -> tuple[Access, ...]:
         """What the instances of a part read: an initialisation, what sums start from."""
