@@ -11,23 +11,23 @@ from hwgen.polyhedral.tree.terms import isl_text, not_quasi_affine
 from hwgen.spec.expression import Access, Call, Expr, Unary, children
 from hwgen.spec.workload import Statement, Tensor, Workload
 
-Reads = Iterator[tuple[Access, tuple[str, ...]]]
 
-
-def guarded_reads(value: Expr, conditions: tuple[str, ...] = ()) -> Reads:
-    """Every access, and the conditions of `select` on loops under which it is read, as isl text."""
+def guarded_reads(
+    value: Expr, guards: tuple[Expr, ...] = ()
+) -> Iterator[tuple[Access, tuple[Expr, ...]]]:
+    """Every access, and the conditions of `select` on loops under which it is read."""
     match value:
         case Access():
             if value != RUNNING:
-                yield value, conditions
+                yield value, guards
         case Call("select", (condition, yes, no)):
-            yield from guarded_reads(condition, conditions)
+            yield from guarded_reads(condition, guards)
             for branch, holds in ((yes, condition), (no, Unary("not", condition))):
-                known = () if not_quasi_affine(condition, condition=True) else (isl_text(holds),)
-                yield from guarded_reads(branch, (*conditions, *known))
+                known = () if not_quasi_affine(condition, condition=True) else (holds,)
+                yield from guarded_reads(branch, (*guards, *known))
         case _:
             for child in children(value):
-                yield from guarded_reads(child, conditions)
+                yield from guarded_reads(child, guards)
 
 
 def check_defined(workload: Workload) -> None:
@@ -38,11 +38,11 @@ def check_defined(workload: Workload) -> None:
     """
     written: dict[str, list[Statement]] = {}
     for statement in workload.statements:
-        for access, conditions in guarded_reads(statement.value):
+        for access, guards in guarded_reads(statement.value):
             tensor = workload.tensor[access.tensor]
             if tensor.role == "input":
                 continue
-            stray = _missing(tensor, written[tensor.name], statement, access.indices, conditions)
+            stray = _missing(tensor, written[tensor.name], statement, access.indices, guards)
             if stray is not None:
                 raise _unwritten(statement, tensor, stray)
         written.setdefault(statement.target.tensor, []).append(statement)
@@ -57,9 +57,9 @@ def _missing(
     written: Sequence[Statement],
     reader: Statement | None = None,
     indices: Sequence[Expr] = (),
-    conditions: Sequence[str] = (),
+    guards: Sequence[Expr] = (),
 ) -> str | None:
-    """An element that nothing writes, of those read under conditions; without a reader, of all."""
+    """An element that nothing writes, of those read under guards; without a reader, of all."""
     if any(covers(s.target.indices, dict(s.loops), tensor.shape) for s in written):
         return None
     rank = range(len(tensor.shape))
@@ -74,7 +74,7 @@ def _missing(
     inside = " and ".join(f"0 <= e{d} < {e}" for d, e in enumerate(tensor.shape))
     wanted = f"{space} : {inside}"
     if reader is not None:
-        wanted = elements(reader.loops, indices, [*conditions, inside])
+        wanted = elements(reader.loops, indices, [*map(isl_text, guards), inside])
     made = "; ".join(elements(s.loops, s.target.indices, ()) for s in written)
     found = isl.some_point(f"{{ {wanted} }}", f"{{ {made} }}")
     return None if found is None else f"{tensor.name}[{', '.join(map(str, found[1]))}]"

@@ -102,9 +102,17 @@ class Stage:
 
     @cached_property
     def _reads_by_part(self) -> dict[str, tuple[Access, ...]]:
-        seed = () if self.seed is None else _accesses(self.seed)
-        whole = (*self.reads, *seed)
-        return {"init": seed, "update": whole if self.continues else self.reads, "whole": whole}
+        return {
+            part: tuple(a for value in self.values_in(part) for a in _accesses(value))
+            for part in ("init", "update", "whole")
+        }
+
+    def values_in(self, part: str) -> tuple[Expr, ...]:
+        """What the instances of a part evaluate."""
+        seed = () if self.seed is None else (self.seed,)
+        if part == "init":
+            return seed
+        return (self.value, *seed) if part == "whole" or self.continues else (self.value,)
 
     def reads_in(self, part: str) -> tuple[Access, ...]:
         """What the instances of a part read: an initialisation, what sums start from."""

@@ -76,7 +76,8 @@ def _transposed(d: Draft) -> None:
     rows = d.loops(("h", "w"))
     taps = ["u", "v"][: len(rows)]
     stride = d.pick((2, 1, 3))
-    d.extents |= {"c": d.pick((8, 1, 3)), "o": d.pick((16, 5)), **dict.fromkeys(taps, d.pick((3, 2)))}
+    d.extents |= {"c": d.pick((8, 1, 3)), "o": d.pick((16, 5))}
+    d.extents |= dict.fromkeys(taps, d.pick((3, 2)))
     pixel = d.factor(["c", *rows])
     kernel = d.factor(["o", "c", *taps], constant=True)
     at = [f"{stride}*{n} + {tap}" for n, tap in zip(rows, taps, strict=True)]
