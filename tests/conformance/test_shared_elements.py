@@ -215,6 +215,64 @@ def test_other_edits_are_right(edits: str) -> None:
         examine(kernel.compilation, draw_inputs(IMAGE, 2), "both")
 
 
+SMALL = {
+    "a part written again": PARTS["read between"],
+    "a part made from itself": workload(
+        "again", {"a": "float32[12]", "t": "float32[12]", "y": "float32[12]"},
+        "t[i] = a[i] * 2.0", {"do": "t[i] = t[i] + 1.0", "loops": {"i": 6}}, "y[i] = t[i] + 1.0",
+    ),
+    "a sum that is read": workload(
+        "read", {"a": "float32[5]", "t": "float32[11]", "y": "float32[11]"},
+        {"do": "t[2*i + r] += a[i]", "loops": {"i": 5, "r": 3}}, "y[i] = t[i] + 1.0",
+    ),
+    "a sum that is written over": workload(
+        "over", {"a": "float32[5]", "y": "float32[11]"},
+        {"do": "y[2*i + r] += a[i]", "loops": {"i": 5, "r": 3}},
+        {"do": "y[i] = a[i]", "loops": {"i": 3}},
+    ),
+}  # fmt: skip
+
+
+def edits_of(given: Workload, hardware: HardwareSpec) -> list[str]:
+    """Each edit of a tensor, or of a loop, by itself."""
+    schedule = Schedule(given, hardware)
+    tensors, loops = [s.tensor for s in schedule.state.stages], schedule.loops()
+    of_tensors = [
+        f"s.{edit.format(t)}"
+        for t in tensors
+        for edit in (
+            "compute_inline('{}')", "cache_write('{}', 'stack')", "cache_read('{}', 'stack')",
+            "set_scope('{}', 'stack')", f"rfactor('{{}}', '{loops[-1]}')",
+            "transform_layout('{}', '[i] -> [i // 2, i % 2]')", "storage_align('{}', 0, 16, 0)",
+            "double_buffer('{}', 2)", *(f"compute_at('{{}}', '{n}')" for n in loops),
+        )
+    ]  # fmt: skip
+    of_loops = [
+        f"s.{edit.format(n)}"
+        for n in loops
+        for edit in ("pad('{}', 16)", "split('{}', factor=4)", "parallel('{}')", "vectorize('{}')")
+    ]
+    return of_tensors + of_loops
+
+
+EDITED = [(c, s) for c in ("cpu_generic", "cuda_generic") for s in SMALL]
+
+
+@pytest.mark.parametrize(("name", "case"), tiered(EDITED, EDITED[: len(SMALL)]))
+def test_every_edit_is_right_or_refused(name: str, case: str) -> None:
+    given, found = SMALL[case], dict[str, int]()
+    for script, auto in product(edits_of(given, chip(name)), (False, True)):
+        try:
+            kernel = hwgen.build(given, chip(name), script=script, auto=auto)
+        except HwgenError as error:
+            found[error.code] = found.get(error.code, 0) + 1
+            continue
+        examine(kernel.compilation, draw_inputs(given, 1))
+        found["right"] = found.get("right", 0) + 1
+    assert {*found} <= {"right", "H411", "H412", "H413", "H414", "H415", "H417"}
+    assert found["right"] > 20
+
+
 def test_threads_share_no_elements() -> None:
     """The checker of programs, which knows nothing of trees, finds none that do."""
     kernel = hwgen.build(IMAGE, chip("cuda_generic"))

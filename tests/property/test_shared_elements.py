@@ -1,5 +1,5 @@
-"""Random sums over shared elements, and random parts of a tensor: the reference against plain loops,
-and kernels against the reference."""
+"""Random sums over shared elements, and random parts of a tensor: the reference against plain
+loops, and kernels against the reference."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def chip(name: str) -> HardwareSpec:
 
 
 def scattered(random: Random) -> dict[str, Any]:
-    """An update whose indices add up loops at random, and mostly a statement that reads all of it."""
+    """An update whose indices add up loops at random, and mostly one that reads all of it."""
     loops = {n: random.choice((1, 2, 3, 4, 5)) for n in "ijrsk"[: random.randint(2, 5)]}
     rank, names = random.randint(1, 2), list(loops)
     indices: list[str] = []
@@ -53,11 +53,11 @@ def scattered(random: Random) -> dict[str, Any]:
     value = " + ".join(
         f"x{k}[{', '.join(random.sample(names, random.randint(1, len(names))))}]" for k in (0, 1)
     )
-    given = {f"x{k}": value.split(" + ")[k] for k in (0, 1)}
-    tensors = {
-        x: f"{dtype if floats else 'int8'}{[loops[n] for n in a[a.index('[') + 1 : -1].split(', ')]}"
-        for x, a in given.items()
-    }
+    tensors: dict[str, str] = {}
+    for access in value.split(" + "):
+        x, over = access.removesuffix("]").split("[")
+        extents = [loops[n] for n in over.split(", ")]
+        tensors[x] = f"{dtype if floats else 'int8'}{extents}"
     order = random.sample(names, len(names))
     missing = [n for n in names if n not in " ".join((*indices, value))]
     for name in missing:
@@ -75,7 +75,7 @@ def scattered(random: Random) -> dict[str, Any]:
 
 
 def in_parts(random: Random) -> dict[str, Any]:
-    """A tensor that statements write part by part, some again, until all is written, and a reader."""
+    """A tensor that statements write part by part, some again, until all is written."""
     length, width = random.choice((5, 8, 16, 33)), random.choice((1, 3, 8))
     compute: list[Any] = []
     tensors: dict[str, str] = {}
@@ -102,9 +102,9 @@ def in_parts(random: Random) -> dict[str, Any]:
     return {"name": "parts", "tensors": tensors, "compute": compute}
 
 
-def by_loops(workload: Workload, inputs: dict[str, Any]) -> dict[str, npt.NDArray[Any]]:
+def by_loops(workload: Workload, inputs: dict[str, Any]) -> dict[str, npt.NDArray[np.float64]]:
     """What a workload of integer sums and copies gives, element by element, as it is written."""
-    held: dict[str, npt.NDArray[Any]] = {n: a.astype(np.float64) for n, a in inputs.items()}
+    held = {n: np.asarray(a, np.float64) for n, a in inputs.items()}
     for tensor in workload.tensors:
         held.setdefault(tensor.name, np.full(tensor.shape, np.nan))
     for s in workload.statements:
@@ -125,7 +125,7 @@ def by_loops(workload: Workload, inputs: dict[str, Any]) -> dict[str, npt.NDArra
     return {t.name: held[t.name] for t in workload.outputs}
 
 
-def _value(expr: Any, held: dict[str, npt.NDArray[Any]], element: Any) -> float:
+def _value(expr: Any, held: dict[str, npt.NDArray[np.float64]], element: Any) -> float:
     from hwgen.spec.expression import Access, Binary, Const
 
     match expr:
@@ -151,8 +151,10 @@ def test_the_reference_does_what_is_written(seed: int) -> None:
     inputs = draw_inputs(given, seed)
     wanted, found = by_loops(given, inputs), run_reference(given, inputs)
     for name, array in found.items():
-        exact = wanted[name] if array.dtype.kind == "f" else wanted[name].astype(np.int64)
-        np.testing.assert_allclose(array, exact.astype(array.dtype), 1e-5, 1e-5)
+        if array.dtype.kind == "f":
+            assert np.allclose(np.asarray(array, np.float64), wanted[name], 1e-5, 1e-5)
+        else:
+            assert np.array_equal(array, wanted[name].astype(np.int64).astype(array.dtype))
 
 
 @pytest.mark.parametrize("seed", range(examples(60)))

@@ -340,7 +340,7 @@ class LoopTree:
 
     def place(self, tensor: str) -> Storage:
         """The storage that a tensor has, or that of the tensor in whose place it is."""
-        found = self.storage[tensor]
+        found = self.storage.get(tensor, Storage(tensor))
         while found.alias in self.storage:
             found = self.storage[found.alias]
         return found

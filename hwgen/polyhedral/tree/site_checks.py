@@ -8,7 +8,7 @@ from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.tree.by_indices import stays_inside
 from hwgen.polyhedral.tree.defined import guarded_reads
-from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree, Site, covers, touches
+from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree, Site, Stage, covers, touches
 from hwgen.polyhedral.tree.relations import (
     SEQUENTIAL,
     added_in_lanes,
@@ -53,6 +53,18 @@ def check_inside(state: LoopTree, site: Site) -> None:
                 allowed=f"instances within {iterator}: 0..{extent - 1}",
                 repair="a guard around the block",
             )
+
+
+def check_kept(state: LoopTree, stage: Stage) -> None:
+    """What a stage keeps the elements of is in its place."""
+    if stage.over and state.place(stage.over).tensor != state.place(stage.tensor).tensor:
+        raise HwgenError(
+            "H411",
+            f"{stage.tensor} keeps elements of {stage.over}, which is not in its place",
+            found=f"{stage}, which writes a part",
+            allowed="a tensor that statements write in parts, in one place",
+            repair=f"leave {stage.over} and {stage.tensor} as they are, or write all of the tensor",
+        )
 
 
 def check_written(state: LoopTree, site: Site) -> None:

@@ -86,10 +86,12 @@ def _transposed(d: Draft) -> None:
         d.extents["o"],
         *(stride * (d.extents[n] - 1) + d.extents[t] for n, t in zip(rows, taps, strict=True)),
     ]
-    d.compute.append({
-        "do": f"{total}[{', '.join(['o', *at])}] += {pixel} * {kernel}",
-        "loops": {n: d.extents[n] for n in ("o", *rows, *taps, "c")},
-    })
+    d.compute.append(
+        {
+            "do": f"{total}[{', '.join(['o', *at])}] += {pixel} * {kernel}",
+            "loops": {n: d.extents[n] for n in ("o", *rows, *taps, "c")},
+        }
+    )
     out = ["o", "p", "q"][: len(d.shape[total])]
     d.extents |= dict(zip(out, d.shape[total], strict=True))
     d.output(f"{total}[{', '.join(out)}]", out)
@@ -105,10 +107,12 @@ def _parts(d: Draft) -> None:
         value = d.step(d.read(spatial), spatial, d.numbers.narrow)
         value = value if d.numbers.floats else f"{d.numbers.narrow}({value})"
         at = f"{last} + {begin}" if begin else last
-        d.compute.append({
-            "do": f"{name}[{', '.join([*outer, at])}] = {value}",
-            "loops": {n: d.extents[n] for n in spatial},
-        })
+        d.compute.append(
+            {
+                "do": f"{name}[{', '.join([*outer, at])}] = {value}",
+                "loops": {n: d.extents[n] for n in spatial},
+            }
+        )
         end = max(end, begin + d.extents[last])
         begin = end - 1 if d.rarely("overlap", 4) else end
     d.shape[name] = [*(d.extents[n] for n in outer), end]
