@@ -188,7 +188,10 @@ class Kernel(Brief):
                 compiled; H707 where it has text of a spec that is not trusted; H792 too large to be
                 run; H7xx a defect, told by the checks of a run.
         """
-        outputs = tuple(self._run(bind_inputs(self.workload, places, named)).values())
+        found = self._run(bind_inputs(self.workload, places, named))
+        outputs = tuple(
+            found[t.name].reshape(()) if t.scalar else found[t.name] for t in self.workload.outputs
+        )
         return outputs[0] if len(outputs) == 1 else outputs
 
     @cached_property

@@ -30,6 +30,7 @@ from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.search.objective import check_objective
 from hwgen.polyhedral.search.search import Candidate, SearchResult
+from hwgen.polyhedral.tree.defined import check_defined
 from hwgen.polyhedral.tree.versions import versioned
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
@@ -166,11 +167,13 @@ def compile_workload(
 
     Raises:
         HwgenError: as `compile_kernel`, where there is no processor or it cannot do the rest; as
-            `compile_nest`.
+            `compile_nest`; H222, H225 elements that no statement writes.
     """
     check_objective(hardware, options.objective)
     if not hardware.units and hardware.processor is not None:
         return compile_nest(workload, hardware, options=Options(seconds=options.seconds))
+    with isl.bounded():
+        check_defined(workload)
     return _padded_apart(workload, partial(_of_units, hardware=hardware, options=options))
 
 

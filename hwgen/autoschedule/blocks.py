@@ -13,6 +13,7 @@ from hwgen.autoschedule.cost import Floats, footprint, main_reduction
 from hwgen.autoschedule.lanes import has_kind, inside
 from hwgen.autoschedule.nests import Nest, attempt, lone_loops, loop_of, partner_loops
 from hwgen.polyhedral.schedule.schedule import Schedule
+from hwgen.spec.beginnings import undetermined
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.memory import Memory
 from hwgen.spec.processor import Processor
@@ -331,7 +332,7 @@ def _latency_hidden(machine: Processor) -> int:
 
 
 def schedule_simple(schedule: Schedule, stage: str, machine: Processor) -> None:
-    """One thread per result, neighbours side by side.
+    """One thread per result, neighbours side by side; one for all that share results.
 
     Raises:
         HwgenError: what a primitive raises where it refuses.
@@ -340,8 +341,10 @@ def schedule_simple(schedule: Schedule, stage: str, machine: Processor) -> None:
     found = schedule.state.stage[stage]
     if not loops:
         return
-    adding = [loop_of(schedule, stage, n) for n, _ in found.reduction]
-    spatial = [n for n in loops if n not in adding]
+    shared = undetermined(found.target.indices, found.iterators) if found.continues else set[str]()
+    apart = [n for n, _ in found.spatial if n not in shared]
+    spatial = [n for n in loops if n in {loop_of(schedule, stage, x) for x in apart}]
+    adding = [n for n in loops if n not in spatial]
     if not spatial:
         return
     if adding and loops != [*spatial, *adding]:

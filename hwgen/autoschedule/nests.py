@@ -115,7 +115,8 @@ def pristine(state: LoopTree, stage: str) -> bool:
             extents[n] == e for n, (_, e) in zip(own, state.stage[stage].iterators, strict=True)
         )
     )
-    untouched = block.part == "whole" and not block.predicate and block.store_predicate is None
+    first = "update" if state.stage[stage].continues else "whole"
+    untouched = block.part == first and not block.predicate and block.store_predicate is None
     return plain and alone and whole and untouched and block.tensorized is None
 
 
@@ -199,11 +200,12 @@ def _post(state: LoopTree, stage: Stage) -> tuple[str, Mapping[str, str]]:
         return "", {}
     reader = readers[0]
     accesses = [a for a in reader.reads if a.tensor == stage.tensor]
+    if len(accesses) != 1:
+        return "", {}
     indices = [i.name for i in accesses[0].indices if isinstance(i, Name)]
     mine = dict(reader.iterators)
     fits = (
-        len(accesses) == 1
-        and not reader.reduces
+        not reader.reduces
         and plain_target(reader)
         and pristine(state, reader.tensor)
         and len(set(indices)) == len(accesses[0].indices)

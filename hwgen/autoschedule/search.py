@@ -63,7 +63,7 @@ def autoschedule(schedule: Schedule, options: Options = DEFAULTS) -> SearchRepor
     choices, apart = _inline_all(schedule)
     exhausted = True
     bound_loops = bool(machine.coordinates("block"))
-    for stage in [s.tensor for s in schedule.state.stages if s.reduces]:
+    for stage in [s.tensor for s in schedule.state.stages if s.reduces and not s.continues]:
         if stage not in schedule.state.stage or not pristine(schedule.state, stage):
             continue
         nest = nest_of(schedule.state, stage)

@@ -60,7 +60,7 @@ def _arrays(
 
 
 def _read(path: Path, tensor: Tensor) -> Array:
-    allowed = f"{tensor.dtype}{list(tensor.shape)} as NumPy's save() writes it"
+    allowed = f"{tensor.dtype}{list(tensor.extents)} as NumPy's save() writes it"
     try:
         check_regular(path, path.stat().st_mode)  # Opening a pipe would wait for its other end.
         # Mapped, so that a header that promises too much costs nothing.
@@ -78,7 +78,7 @@ def _read(path: Path, tensor: Tensor) -> Array:
             found=" ".join(str(error).split())[:120],
             allowed=allowed,
         ) from error
-    if array.shape != tensor.shape or array.dtype != STORAGE[tensor.dtype]:
+    if array.shape != tensor.extents or array.dtype != STORAGE[tensor.dtype]:
         raise HwgenError(
             "H008",
             f"the array does not fit input {tensor.name}",
@@ -87,4 +87,4 @@ def _read(path: Path, tensor: Tensor) -> Array:
             allowed=allowed,
             repair="convert it, or set the sizes with --set",
         )
-    return np.ascontiguousarray(array)
+    return np.ascontiguousarray(array).reshape(tensor.shape)

@@ -357,7 +357,7 @@ def contract(plan: HostPlan, failure: str) -> list[str]:
     """The comment before `NAME`; `failure`: when it returns non-zero."""
 
     def shape(tensor: Tensor) -> str:
-        return plan.identifiers[tensor.name] + "".join(f"[{n}]" for n in tensor.shape)
+        return plan.identifiers[tensor.name] + "".join(f"[{n}]" for n in tensor.extents)
 
     own, room = plan.workspace, list[str]()
     if own is not None:

@@ -187,7 +187,7 @@ def _run(plan: HostPlan, hardware: HardwareSpec) -> list[str]:
 
 
 def _array_text(tensor: Tensor) -> str:
-    shape = "".join(f"[{n}]" for n in tensor.shape)
+    shape = "".join(f"[{n}]" for n in tensor.extents)
     return f"{tensor.dtype} {shape}, {tensor.bytes} bytes, {tensor.role} {tensor.name}, an array"
 
 

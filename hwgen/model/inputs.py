@@ -66,13 +66,13 @@ def _call(names: Sequence[str]) -> str:
 
 
 def _type(tensor: Tensor) -> str:
-    return f"{STORAGE[tensor.dtype]}{list(tensor.shape)}"
+    return f"{STORAGE[tensor.dtype]}{list(tensor.extents)}"
 
 
 def _fitting(tensor: Tensor, given: object, workload: Workload) -> Array:
     array = _array(tensor, given)
     kind = STORAGE[tensor.dtype]
-    if array.dtype != kind or array.shape != tensor.shape:
+    if array.dtype != kind or array.shape != tensor.extents:
         raise HwgenError(
             "H053",
             f"input {tensor.name} has another data type or shape",
@@ -83,19 +83,19 @@ def _fitting(tensor: Tensor, given: object, workload: Workload) -> Array:
             repair=_repair(tensor, array, workload),
         )
     # C reads elements at their own alignment, which views of bytes may not have.
-    return np.require(array, requirements=("C", "A"))
+    return np.require(array.reshape(tensor.shape), requirements=("C", "A"))
 
 
 def _repair(tensor: Tensor, array: Array, workload: Workload) -> str:
     name, kind = tensor.name, STORAGE[tensor.dtype]
-    if array.shape == tensor.shape:
+    if array.shape == tensor.extents:
         return f"{name}.astype(numpy.{kind}), where its values fit"
     if array.dtype != kind:
         return f"convert {name} to {_type(tensor)}"
-    if array.shape == tensor.shape[::-1]:
+    if array.shape == tensor.extents[::-1]:
         return f"{name}.T"
     if array.size == np.prod(tensor.shape):
-        return f"{name}.reshape({', '.join(map(str, tensor.shape))})"
+        return f"{name}.reshape({', '.join(map(str, tensor.extents)) or '()'})"
     return _other_sizes(tensor, array, workload)
 
 

@@ -155,7 +155,7 @@ class _Execution:
                 value = np.broadcast_to(store(self._value(box), target.dtype), _shape(box))
                 self.tensors[target.name].ravel()[self._offsets(statement.target, box)] = value
             return
-        sums = self._neutral(target.dtype)
+        sums = self._begun(target.dtype)
         factors = self._factors(target.dtype)
         if factors is not None:
             for box in _boxes(domain, partial(self._product_cost, factors), ordered=False):
@@ -174,9 +174,13 @@ class _Execution:
             fixed = {n: (i, i + 1) for n, i in zip(inner, point, strict=True)}
             yield from _boxes({**domain, **fixed}, _points, ordered=True)
 
-    def _neutral(self, dtype: str) -> Array:
+    def _begun(self, dtype: str) -> Array:
         """The tensor before an update, in the type in which it accumulates."""
-        shape = self.workload.tensor[self.statement.target.tensor].shape
+        held = self.tensors[self.statement.target.tensor]
+        shape = held.shape
+        if self.statement.continues:
+            wide = np.dtype(np.float64) if is_float(dtype) else STORAGE[promoted(dtype)]
+            return load(held, dtype).array.astype(wide)
         if self.statement.op == "+=":
             wide = np.dtype(np.float64) if is_float(dtype) else STORAGE[promoted(dtype)]
             return np.zeros(shape, wide)

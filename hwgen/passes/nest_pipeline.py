@@ -76,8 +76,8 @@ def compile_nest(
         options: of the automatic scheduler.
 
     Raises:
-        HwgenError: H410 a workload that cannot be scheduled; H418 and what the primitives raise for
-            a script; H51x storage that does not fit; H62x a nest that cannot be lowered; H747,
+        HwgenError: H222, H225 elements that no statement writes; H418 and what the primitives raise
+            for a script; H51x storage that does not fit; H62x a nest that cannot be lowered; H747,
             H757 a program that is wrong.
     """
     from hwgen.autoschedule.search import autoschedule

@@ -162,11 +162,24 @@ def build_scop(workload: Workload) -> Scop:
     """Bring the workload of one phase into normal form.
 
     Raises:
-        HwgenError: as `scop_of_nest`; H305 where a statement that takes new values in order goes on
-            from what no call sets.
+        HwgenError: as `scop_of_nest`; H302 where several iterations of a sum share an element, H305
+            where a statement that takes new values in order goes on from what no call sets.
     """
     found = scop_of_nest(workload)
     if found is None:
+        shared = next((s for s in workload.statements if s.continues), None)
+        if shared is not None:
+            raise HwgenError(
+                "H302",
+                f"calls add up each element in loops of its own, and {shared.name} does not",
+                location=shared.location,
+                field="compute",
+                found=str(shared),
+                allowed="sums of which every element is one of its own loops, as c[m, n]",
+                repair="a chip with a processor beside its units; or a sum over what each element "
+                f"of {shared.target.tensor} takes",
+                statement=shared.name,
+            )
         statement = next(s for s in workload.statements if s.ordered)
         raise HwgenError(
             "H305",
@@ -197,6 +210,8 @@ def scop_of_nest(workload: Workload) -> Scop | None:
         view = None if begins else _view(statement, workload, views, dtypes)
         if view is not None:
             views[view.tensor] = view
+        elif statement.continues:
+            return None
         elif statement.ordered:
             begun = _in_order(statement, plain[-1:], workload, dtypes)
             if begun is None:

@@ -37,7 +37,6 @@ SEARCH = {
     "H402": "hwgen does not pad a tensor in some reads alone",
     "H407": "hwgen gave up: a computation took more than its bound",
     "H408": "hwgen does not rearrange on the chip what another phase computed",
-    "H410": "hwgen lets one statement define a tensor",
     "H502": "none of the schedules that hwgen tried fits the memories",
     "H503": "hwgen found no layout that all calls can take",
     "H504": "hwgen found no layout for what goes off the chip and comes back",

@@ -117,6 +117,10 @@ class Assign:
     def __str__(self) -> str:
         return f"{self.target} {self.op} {self.value}"
 
+    def mapped(self, change: Callable[[Access], Access]) -> Assign:
+        """The same with other accesses."""
+        return Assign(change(self.target), self.op, map_accesses(self.value, change))
+
 
 _PRECEDENCE: dict[str, int] = {
     "or": 1, "and": 2, "<": 3, "<=": 3, ">": 3, ">=": 3, "==": 3, "!=": 3,

@@ -41,7 +41,7 @@ MAX_DEPTH = 64
 MAX_INTEGER = (1 << 63) - 1
 
 _GRAMMAR = r"""
-assign: access (UPDATE | EQUALS) expression
+assign: (access | NAME) (UPDATE | EQUALS) expression
 ?expression: conjunction | expression OR conjunction -> binary
 ?conjunction: negation | conjunction AND negation -> binary
 ?negation: comparison | NOT negation -> unary
@@ -268,7 +268,9 @@ class _Builder(Transformer[Token, Expr | Assign]):
         return Call(function, arguments)
 
     def assign(self, parts: list[Expr | Token]) -> Assign:
-        target, op, value = cast("tuple[Access, Token, Expr]", tuple(parts))
+        target, op, value = cast("tuple[Access | Token, Token, Expr]", tuple(parts))
+        if isinstance(target, Token):  # a tensor without dimensions
+            target = Access(str(target), ())
         return Assign(target, cast("UpdateOp", str(op)), value)
 
 

@@ -194,7 +194,7 @@ def workload_brief(workload: Workload) -> str:
 def workload_html(workload: Workload) -> str:
     """A workload as HTML."""
     tensors = [
-        (t.name, t.dtype, " x ".join(map(str, t.shape)) or "-", t.role + ", constant" * t.constant)
+        (t.name, t.dtype, " x ".join(map(str, t.extents)), t.role + ", constant" * t.constant)
         for t in workload.tensors
     ]
     statements = [

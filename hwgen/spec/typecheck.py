@@ -22,6 +22,7 @@ from hwgen.spec.expression import (
     Expr,
     Name,
     Unary,
+    UpdateOp,
     children,
 )
 from hwgen.spec.intervals import Interval, within
@@ -89,6 +90,16 @@ def common_type(left: Typed, right: Typed) -> str:
 
 def _higher(a: str, b: str) -> str:
     return max(promoted(a), promoted(b), key=_COMPUTED.index)
+
+
+def neutral(op: UpdateOp, dtype: str) -> Const:
+    """The element that an update starts from."""
+    if op in ("+=", "="):
+        return Const(0.0 if is_float(dtype) else 0)
+    if is_float(dtype):
+        return Const(float("-inf") if op == "max=" else float("inf"))
+    low, high = integer_range(dtype)
+    return Const(low if op == "max=" else high)
 
 
 def integer_range(dtype: str) -> Interval:

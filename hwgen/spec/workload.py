@@ -18,7 +18,8 @@ Role = Literal["input", "output", "intermediate"]
 class Tensor:
     """A row-major array. `constant`: an input that stays the same between calls (weights).
     `supplied`: what all elements of an input are that no caller gives: it is the kernel's own.
-    `written`: each extent as the file has it, where it comes from one."""
+    `written`: each extent as the file has it, where it comes from one. `scalar`: callers have it
+    without dimensions, kernels with one of extent 1."""
 
     name: str
     dtype: str
@@ -28,6 +29,12 @@ class Tensor:
     location: Location = field(compare=False)
     supplied: int | None = None
     written: tuple[str, ...] = field(default=(), compare=False)
+    scalar: bool = False
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Its shape, as callers have it."""
+        return () if self.scalar else self.shape
 
     @property
     def bytes(self) -> int:
@@ -40,8 +47,9 @@ class Statement:
     """`target op value` for every point of `loops` (name, extent), outermost first.
 
     An update (`+=`, `max=`, `min=`) of an intermediate or output starts from the operation's
-    neutral element. Loops absent from the target's indices are the reduction's. With `=` the
-    iterations of the reduction run in the loops' order, each from what the one before it left.
+    neutral element, or `continues` from what the statement before it set. Loops absent from the
+    target's indices are the reduction's. With `=` the iterations of the reduction run in the loops'
+    order, each from what the one before it left.
     """
 
     name: str
@@ -50,6 +58,7 @@ class Statement:
     op: UpdateOp
     value: Expr
     location: Location = field(compare=False)
+    continues: bool = False
 
     @property
     def folded(self) -> tuple[str, ...]:
@@ -68,8 +77,9 @@ class Statement:
         return self.op == "=" and bool(self.folded) and self.target in walk(self.value)
 
     def begins(self, before: Statement) -> bool:
-        """Whether another statement sets what this one goes on from, in order."""
-        return self.ordered and before.target.tensor == self.target.tensor
+        """Whether another statement sets what this one goes on from."""
+        again = before.target.tensor == self.target.tensor
+        return again and (self.ordered or self.continues)
 
     @property
     def accumulates(self) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from hwgen.errors import HwgenError
 from hwgen.spec.affine import Affine, affine
+from hwgen.spec.beginnings import covers, undetermined
 from hwgen.spec.bounds import Case, SearchLimitError, cases, find_point
 from hwgen.spec.context import Context, name_offset
 from hwgen.spec.expression import (
@@ -24,7 +25,7 @@ from hwgen.spec.expression import (
 )
 from hwgen.spec.source import FieldPath
 from hwgen.spec.suggest import suggestion
-from hwgen.spec.typecheck import ExpressionTypeError, check_assign
+from hwgen.spec.typecheck import ExpressionTypeError, check_assign, neutral
 from hwgen.spec.workload import Role, Statement, Tensor
 
 Shapes = Mapping[str, tuple[str, tuple[int, ...]]]
@@ -97,10 +98,12 @@ def check_names(where: Written, assign: Assign, shapes: Shapes) -> None:
         rank = len(shapes[node.tensor][1])
         if len(node.indices) != rank:
             raise where.error(
-                "H214", f"tensor {node.tensor!r} has {rank} dimension{'s' if rank > 1 else ''}",
+                "H214", f"tensor {node.tensor!r} has {rank} dimension{'' if rank == 1 else 's'}",
                 node.tensor, found=f"{node} with {len(node.indices)}", allowed=f"{rank} indices",
                 repair="write one index for each dimension of "
-                f"{' x '.join(map(str, shapes[node.tensor][1]))}",
+                f"{' x '.join(map(str, shapes[node.tensor][1]))}"
+                if rank
+                else f"write {node.tensor} alone, or declare its extents",
             )  # fmt: skip
         if any(isinstance(part, Access) for index in node.indices for part in walk(index)):
             raise where.error(
@@ -261,19 +264,11 @@ def _repair_of_target(index: Expr, extent: int, value: int | float) -> str:
 
 
 def _check_written_once(where: Written, statement: Statement) -> None:
-    """With `=`, different iterations write different elements.
-
-    Dimension by dimension, loops whose steps exceed the reach of all smaller ones are determined
-    by the index; then they count as known in the other dimensions.
-    """
-    open_loops = {name for name, extent in statement.loops if extent > 1}
-    absent = [
-        n
-        for n in open_loops
-        if n not in {m for i in statement.target.indices for m in _loops_of(i)}
-    ]
+    """With `=`, different iterations write different elements."""
+    used = {n for i in statement.target.indices for n in _loops_of(i)}
+    absent = [n for n, extent in statement.loops if extent > 1 and n not in used]
     if absent and not statement.ordered:
-        names = ", ".join(n for n, _ in statement.loops if n in absent)
+        names = ", ".join(absent)
         raise where.error(
             "H224", "an element is written more than once", names.split(", ")[0],
             found=f"{statement} over {names}",
@@ -281,23 +276,7 @@ def _check_written_once(where: Written, statement: Statement) -> None:
             repair=f"did you mean {statement.target} += ..., or a value made from "
             f"{statement.target}, in order?",
         )  # fmt: skip
-    open_loops -= set(absent)
-    extents = dict(statement.loops)
-    forms = [form for i in statement.target.indices if (form := affine(i)) is not None]
-    progress = True
-    while open_loops and progress:
-        progress = False
-        for form in forms:
-            terms = sorted((abs(c), n) for n, c in form.terms if n in open_loops)
-            reach = 0
-            for step, name in terms:
-                if step <= reach:
-                    break
-                reach += step * (extents[name] - 1)
-            else:
-                open_loops -= {n for _, n in terms}
-                progress = progress or bool(terms)
-    if open_loops:
+    if undetermined(statement.target.indices, statement.loops):
         raise where.error(
             "H224", "elements may be written more than once", statement.target.tensor,
             found=str(statement.target), allowed="indices that differ for every iteration",
@@ -311,22 +290,22 @@ def _loops_of(index: Expr) -> tuple[str, ...]:
 
 
 def check_order(
-    written: list[Written], statements: list[Statement], tensors: list[str], constants: list[str]
+    written: list[Written], statements: list[Statement], shapes: Shapes, constants: list[str]
 ) -> dict[str, Role]:
     """The role of each tensor, after checking the order of reads and writes.
 
     Raises:
         HwgenError: H220 an update that discards, H221 unused, H222 read too early, H226 constant.
     """
-    reads: dict[str, list[int]] = {name: [] for name in tensors}
-    writes: dict[str, list[int]] = {name: [] for name in tensors}
+    reads: dict[str, list[int]] = {name: [] for name in shapes}
+    writes: dict[str, list[int]] = {name: [] for name in shapes}
     for i, statement in enumerate(statements):
         writes[statement.target.tensor].append(i)
         for node in walk(statement.value):
             if isinstance(node, Access):
                 reads[node.tensor].append(i)
     roles: dict[str, Role] = {}
-    for name in tensors:
+    for name in shapes:
         if not reads[name] and not writes[name]:
             raise written[0].context.error(
                 "H221", f"tensor {name!r} is never used", ("tensors", name), key=True, found=name,
@@ -359,7 +338,9 @@ def check_order(
                     found=f"{statements[i]}, after `{statements[first]}`",
                     allowed=f"{statements[i].op} as the first write (it starts from its neutral "
                     "element)",
-                    repair="accumulate into another tensor, and combine the two afterwards",
+                    repair=f"leave out `{own}`: {statements[i].op} starts from it"
+                    if own.value == neutral(statements[i].op, shapes[name][0])
+                    else "accumulate into another tensor, and combine the two afterwards",
                 )  # fmt: skip
         roles[name] = "intermediate" if any(i > last for i in reads[name]) else "output"
     return roles
@@ -368,7 +349,7 @@ def check_order(
 def check_outputs(
     written: list[Written], statements: list[Statement], tensors: tuple[Tensor, ...]
 ) -> None:
-    """Each output that one statement writes is written wholly.
+    """Each output that one statement assigns is written wholly; an update sets all of it first.
 
     Raises:
         HwgenError: H225.
@@ -378,6 +359,8 @@ def check_outputs(
         if tensor.role != "output" or len(writers) != 1:
             continue
         statement = statements[writers[0]]
+        if statement.op != "=":
+            continue
         extents = dict(statement.loops)
         seen: set[str] = set()
         for dimension, (index, extent) in enumerate(
@@ -386,7 +369,7 @@ def check_outputs(
             form = affine(index)
             assert form is not None, index
             loops = {n for n, _ in form.terms if extents[n] > 1}
-            if not _covers(form, extents, extent) or loops & seen:
+            if not covers(form, extents, extent) or loops & seen:
                 raise written[writers[0]].error(
                     "H225", f"output {tensor.name!r} is not wholly written", tensor.name,
                     found=f"index {dimension} ({index}) of {statement.target}",
@@ -394,14 +377,3 @@ def check_outputs(
                     repair="make the tensor smaller, or write the rest of it too",
                 )  # fmt: skip
             seen |= loops
-
-
-def _covers(form: Affine, extents: Mapping[str, int], extent: int) -> bool:
-    """Whether an index takes every value of `0..extent - 1`."""
-    lowest = form.constant + sum(min(0, c * (extents[n] - 1)) for n, c in form.terms)
-    reach = 0
-    for step, count in sorted((abs(c), extents[n] - 1) for n, c in form.terms if extents[n] > 1):
-        if step > reach + 1:
-            return False
-        reach += step * count
-    return lowest <= 0 and lowest + reach >= extent - 1

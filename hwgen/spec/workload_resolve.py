@@ -8,6 +8,7 @@ from dataclasses import replace
 from math import prod
 
 from hwgen.errors import HwgenError
+from hwgen.spec.beginnings import with_beginnings
 from hwgen.spec.context import Context, changed, definitions
 from hwgen.spec.divided_loops import split_divided
 from hwgen.spec.expression import (
@@ -20,8 +21,11 @@ from hwgen.spec.expression import (
     Expr,
     Name,
     Unary,
+    accesses,
     children,
     evaluate,
+    names,
+    rewrite,
     walk,
     with_children,
 )
@@ -62,7 +66,7 @@ POLYHEDRAL_WORDS = frozenset({
 })  # fmt: skip
 """Words of isl, which it knows in any case: loops become its variables."""
 
-_TENSOR = re.compile(r"\s*(?P<dtype>[A-Za-z_][A-Za-z0-9_]*)\s*\[(?P<shape>[^\[\]]*)\]\s*")
+_TENSOR = re.compile(r"\s*(?P<dtype>[A-Za-z_]\w*)\s*(?:\[(?P<shape>[^\[\]]*)\]\s*)?", re.ASCII)
 
 
 def resolve_workload(
@@ -96,17 +100,19 @@ def resolve_workload(
     statements = [statement for statement, _ in read]
     written = [where for _, where in read]
     constants = [n for n, t in schema.tensors.items() if isinstance(t, TensorSchema) and t.constant]
-    roles = check_order(written, statements, list(shapes), constants)
+    roles = check_order(written, statements, shapes, constants)
     tensors = tuple(
         Tensor(
-            name, dtype, shape, roles[name], name in constants,
+            name, dtype, shape or (1,), roles[name], name in constants,
             document.locate(("tensors", name), key=True), written=_written(schema.tensors[name]),
+            scalar=not shape,
         )
         for name, (dtype, shape) in shapes.items()
     )  # fmt: skip
     check_outputs(written, statements, tensors)
+    begun = with_beginnings(statements, tensors, {*sizes, *shapes})
     return Workload(
-        schema.name, tuple(sizes.items()), tensors, tuple(statements), document.locate(("name",)),
+        schema.name, tuple(sizes.items()), tensors, begun, document.locate(("name",)),
         changed(
             sizes,
             overrides,
@@ -123,9 +129,11 @@ def _statement(
     fields = given if isinstance(given, StatementSchema) else None
     text = given.do if isinstance(given, StatementSchema) else given
     path: FieldPath = ("compute", number, "do") if fields else ("compute", number)
-    assign = context.parse_assign(text, path)
+    assign = _bare(context.parse_assign(text, path), shapes)
     where = Written(context, text, path)
     check_names(where, assign, shapes)
+    assign = assign.mapped(lambda a: a if a.indices else Access(a.tensor, (Const(0),)))
+    shapes = {n: (dtype, shape or (1,)) for n, (dtype, shape) in shapes.items()}
     explicit = fields.loops if fields else None
     loops = (
         _default_loops(where, assign, shapes)
@@ -141,6 +149,19 @@ def _statement(
     statement = Statement(f"S{number}", loops, made.target, made.op, made.value, place)
     check_statement(where, statement, shapes)
     return statement, where
+
+
+def _bare(assign: Assign, shapes: Shapes) -> Assign:
+    """The statement with an access where a tensor without dimensions stands alone. A loop may be
+    called as it is."""
+    loops = {n for a in accesses(assign) for i in a.indices for n in names(i)}
+    scalars = {n for n, (_, shape) in shapes.items() if not shape} - loops
+
+    def access(part: Expr) -> Expr:
+        alone = isinstance(part, Name) and part.name in scalars
+        return Access(part.name, ()) if alone else part
+
+    return Assign(assign.target, assign.op, rewrite(assign.value, access))
 
 
 def resolve_sizes(
@@ -194,7 +215,7 @@ def _tensor_type(
     text = given.type if isinstance(given, TensorSchema) else given
     where: FieldPath = (*path, "type") if isinstance(given, TensorSchema) else path
     matched = _TENSOR.fullmatch(text)
-    if matched is None or not matched["shape"].strip():
+    if matched is None:
         raise context.error(
             "H212", "a tensor is a data type and its extents", where, found=text[:80],
             allowed="as int8[M, K]", repair=_near_type(text.strip()),
@@ -208,6 +229,8 @@ def _tensor_type(
             found=dtype, allowed=", ".join(known),
             repair=suggestion(dtype, known) or f"name one of these, or add {dtype} to `dtypes`",
         )  # fmt: skip
+    if not (matched["shape"] or "").strip():
+        return dict(context.types.tensors).get(name, dtype), ()
     dtype = dict(context.types.tensors).get(name, dtype)
     offset = matched.start("shape")
     shape: list[int] = []
@@ -235,13 +258,12 @@ def _tensor_type(
 def _written(given: str | TensorSchema) -> tuple[str, ...]:
     """The extents of a tensor's type as the file has them."""
     matched = _TENSOR.fullmatch(given.type if isinstance(given, TensorSchema) else given)
-    return tuple(p.strip() for p in matched["shape"].split(",")) if matched else ()
+    shape = (matched["shape"] or "").strip() if matched else ""
+    return tuple(p.strip() for p in shape.split(",")) if shape else ()
 
 
 def _near_type(text: str) -> str:
     """A tensor's type near to a text that is none."""
-    if text in DTYPES:
-        return f"write {text}[1] for a single element, or its extents, as {text}[M, K]"
     if found := re.fullmatch(r"(\w+)((?:\s*\[[^\[\]]+\]){2,})", text):
         return f"write {found[1]}[{', '.join(re.findall(r'[^][ ][^][]*', found[2]))}]"
     return "write the data type, then the extents in one bracket"

@@ -13,7 +13,7 @@ class TensorSchema(Model):
     """A row-major array."""
 
     type: str
-    """Data type and shape, as `int8[M, K]`."""
+    """Data type and shape, as `int8[M, K]`; `int8[]` is a single number."""
     constant: bool = False
     """An input that stays the same between calls (weights)."""
 

@@ -105,9 +105,12 @@ def analysed(
         tensors[tensor.name] = Bounded(value, np.zeros_like(value))
     inexact: set[str] = set()
     leaps: dict[str, str] = {}
-    for statement in workload.statements:
+    following = (*workload.statements[1:], None)
+    for statement, after in zip(workload.statements, following, strict=True):
         target = statement.target.tensor
         reads = tensors_of(statement.value)
+        if after is not None and after.continues:
+            reads |= tensors_of(after.value)
         if is_float(workload.tensor[target].dtype) or not inexact.isdisjoint(reads):
             analysis = _Analysis(workload, statement, tensors, leeway)
             analysis.run()
@@ -143,6 +146,8 @@ class _Analysis:
     tensors: dict[str, Bounded]
     leeway: Leeway
     leaps: list[str] = field(default_factory=list[str])
+    terms: Floats = field(init=False)
+    most: Floats = field(init=False)
 
     def run(self) -> None:
         """Replace the target's elements by what the statement gives."""
@@ -165,10 +170,13 @@ class _Analysis:
         rest = int(np.prod([e for _, e in outer[1:]], dtype=np.int64)) * width
         step = max(1, POINTS // max(1, rest))
         self.tensors[target.name] = Bounded(value, error)
+        self.terms, self.most = np.zeros_like(value), np.zeros_like(value)
         for point in product(*(values for _, values in fixed)):
             at = dict(zip((n for n, _ in fixed), point, strict=True))
             for low in range(0, first, step):
                 self._part(outer, inner, (low, min(first, low + step)), at, value, error)
+        if s.continues:
+            self.tensors[target.name] = self._met()
 
     def _part(
         self,
@@ -212,14 +220,46 @@ class _Analysis:
                 e = e.max(axes, initial=0)
             case "=":
                 pass
-        rounded = _rounded(_settled(v, e), dtype)
-        self._note(str(self.statement), rounded, [found])
         written = {n: np.reshape(grids[n], grids[n].shape[: len(outer)]) for n, _ in outer}
         place = tuple(
             np.broadcast_to(self._index(i, written), shape[: len(outer)])
             for i in self.statement.target.indices
         )
+        if self.statement.continues:
+            self._meet(place, _settled(v, e), terms)
+            return
+        rounded = _rounded(_settled(v, e), dtype)
+        self._note(str(self.statement), rounded, [found])
         value[place], error[place] = rounded.value, rounded.error
+
+    def _meet(self, place: tuple[Integers, ...], new: Bounded, terms: int) -> None:
+        """Put values of several iterations, each of so many terms, into one element."""
+        held = self.tensors[self.statement.target.tensor]
+        if self.statement.op != "+=":
+            fold = np.maximum if self.statement.op == "max=" else np.minimum
+            fold.at(held.value, place, new.value)
+            np.maximum.at(held.error, place, new.error)
+            return
+        np.add.at(self.terms, place, float(terms))
+        finite = np.where(np.isfinite(new.value), np.abs(new.value), 0.0)
+        np.add.at(self.most, place, finite + new.error)
+        np.add.at(held.value, place, new.value)
+        np.add.at(held.error, place, new.error)
+
+    def _met(self) -> Bounded:
+        """Elements in which iterations met: what is there is rounded with each term, in any order
+        of all."""
+        held, dtype = self.tensors[self.statement.target.tensor], self._dtype(self.statement.target)
+        if self.statement.op != "+=":
+            return held
+        finite = np.where(np.isfinite(held.value), np.abs(held.value), 0.0)
+        most = self.most + finite + held.error
+        lost = self.terms * (UNIT.get(dtype, 0.0) * most + SMALLEST.get(dtype, 0.0))
+        lost = np.where(most < OVERFLOW.get(dtype, np.inf), lost, np.inf)
+        error = held.error + np.where(self.terms > 0, lost, 0.0)
+        rounded = _rounded(_settled(held.value, error), dtype)
+        self._note(str(self.statement), rounded, [held])
+        return rounded
 
     def _index(self, index: Expr, grids: Grids) -> Integers:
         match index:

@@ -13,9 +13,10 @@ from hwgen.codegen.processor.combine import begins, goes_on
 from hwgen.codegen.processor.lower import Placing
 from hwgen.codegen.processor.storage import Placed
 from hwgen.polyhedral.tree.loop_tree import RUNNING, Site, Stage
-from hwgen.polyhedral.tree.reductions import beginning, neutral
+from hwgen.polyhedral.tree.reductions import beginning
 from hwgen.polyhedral.tree.relations import combining
 from hwgen.spec.expression import Access, names
+from hwgen.spec.typecheck import neutral
 
 ElementOf = Callable[[Access, bool], Element]
 """Where an access is; of what is written, in the partial results of threads."""

@@ -130,7 +130,7 @@ def _covered(
         calls |= mine
     lanes = assigned(state, {b: (c.intrinsic, c.operands) for b, c in calls.items()})
     calls = {b: replace(c, lanes=lanes[b]) for b, c in calls.items()}
-    return Covered(state, shared_homes(state, homes, typed=False), calls, views)
+    return Covered(state, shared_homes(state, homes, state.storage, typed=False), calls, views)
 
 
 def _site(state: LoopTree, stage: str, name: str) -> Site:

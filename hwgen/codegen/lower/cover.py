@@ -15,7 +15,7 @@ from hwgen.polyhedral.normal_form import normalise
 from hwgen.polyhedral.semantics import adding, updates, widens, written
 from hwgen.polyhedral.tree.copies import target_first
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Site, Stage
-from hwgen.polyhedral.tree.reductions import beginning, neutral
+from hwgen.polyhedral.tree.reductions import beginning
 from hwgen.polyhedral.tree.tensorize import marked
 from hwgen.polyhedral.unify import unify
 from hwgen.polyhedral.value_range import value_range
@@ -33,7 +33,7 @@ from hwgen.spec.expression import (
 )
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
 from hwgen.spec.intervals import within
-from hwgen.spec.typecheck import integer_range, is_float
+from hwgen.spec.typecheck import integer_range, is_float, neutral
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, Stage, conjuncts, map_blocks
-from hwgen.polyhedral.tree.reductions import neutral
 from hwgen.polyhedral.tree.terms import apply
 from hwgen.spec.expression import Call, Const, Expr
+from hwgen.spec.typecheck import neutral
 
 
 def contributing(state: LoopTree, stage: Stage) -> tuple[Expr, Expr] | None:

@@ -16,12 +16,12 @@ from hwgen.codegen.storages import Array
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.tree.build import unique
 from hwgen.polyhedral.tree.loop_tree import Block, Loop, LoopTree, Site, conjunction, first_of
-from hwgen.polyhedral.tree.reductions import neutral
 from hwgen.polyhedral.tree.relations import combining
 from hwgen.polyhedral.tree.terms import apply
 from hwgen.spec.expression import Access, Expr, Name, names, substitute
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.memory import Level
+from hwgen.spec.typecheck import neutral
 
 
 def begins(block: str) -> str:

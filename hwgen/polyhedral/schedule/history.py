@@ -19,7 +19,8 @@ from hwgen.polyhedral.schedule.arguments import Handle, call
 from hwgen.polyhedral.schedule.placing import Made, texts
 from hwgen.polyhedral.schedule.script import WORDS, Argument, Edit, Line, read, write
 from hwgen.polyhedral.tree import placement
-from hwgen.polyhedral.tree.build import build_state, check_whole
+from hwgen.polyhedral.tree.build import build_state
+from hwgen.polyhedral.tree.defined import check_defined
 from hwgen.polyhedral.tree.edit import check_tensor, find_loop
 from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree
 from hwgen.polyhedral.tree.render import buffer_text, render
@@ -63,15 +64,15 @@ class History(Printed):
         inputs that are on the chip already, and of outputs that stay there.
 
         Raises:
-            HwgenError: H410.
+            HwgenError: H222, H225.
         """
         self.workload = workload
         self.hardware = hardware
-        if not hardware.units:
-            check_whole(workload)
         state = build_state(workload, resident)
         self._deferred, self._blamed, self._line = False, 0, 0
         with isl.bounded():
+            if not hardware.units:  # Of those, parts are scheduled too.
+                check_defined(workload)
             self._steps = [_Step(state, *resolve(state, hardware), None)]
 
     # What there is

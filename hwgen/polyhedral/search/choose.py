@@ -17,7 +17,7 @@ from hwgen.polyhedral.search.search import SCHEDULE_WORK, TOO_LONG, Candidate, S
 from hwgen.polyhedral.search.tiling import Tiling
 from hwgen.spec.hardware import HardwareSpec
 
-NO_TREE = ("H301", "H410", "H411", "H413", "H421", "H422", "H423", "H424", "H503", "H504")
+NO_TREE = ("H301", "H411", "H413", "H421", "H422", "H423", "H424", "H503", "H504")
 """Errors of a tiling that primitives do not make, or of whose tree no calls are found."""
 
 EXCEEDED = ("H405", "H502", "H611", "H612", "H613", "H614", "H615", "H616", "H618")

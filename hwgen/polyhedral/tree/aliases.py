@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, takewhile
 from math import inf
@@ -22,8 +22,11 @@ def root(state: LoopTree, tensor: str) -> str:
     return state.place(tensor).tensor
 
 
-def shared_homes(state: LoopTree, homes: Homes, *, typed: bool = True) -> Homes:
-    """Homes of tensors that share a place: the loops around those of all of them.
+def shared_homes(
+    state: LoopTree, homes: Homes, among: Collection[str], *, typed: bool = True
+) -> Homes:
+    """Homes of tensors that share a place: the loops around those of all of them. `among`: the
+    tensors that are looked at where they are in the place of others.
 
     `typed`: they are of one type too; where calls hold values, all are of their memory's.
 
@@ -31,7 +34,7 @@ def shared_homes(state: LoopTree, homes: Homes, *, typed: bool = True) -> Homes:
         HwgenError: H411 where one still needs what another overwrites; H413 one in the place of
             what has none, or another form or memory.
     """
-    aliased = [s.tensor for s in state.storages if s.alias]
+    aliased = [s.tensor for s in state.storages if s.alias and s.tensor in among]
     if not aliased:
         return homes
     result = dict(homes)
@@ -41,7 +44,7 @@ def shared_homes(state: LoopTree, homes: Homes, *, typed: bool = True) -> Homes:
     for tensor in (s.tensor for s in state.stages):
         groups.setdefault(root(state, tensor), []).append(tensor)
     for place, group in groups.items():
-        if len(group) == 1:
+        if len(group) == 1 or {*group}.isdisjoint(aliased):
             continue
         side_by_side = zip(*(homes[t] for t in group), strict=False)
         depth = sum(1 for _ in takewhile(lambda loops: len(set(loops)) == 1, side_by_side))
@@ -152,6 +155,8 @@ def _check_pair(state: LoopTree, writer: Site, other: Site, earlier: str, depth:
         return
     w, o = side_of(state, writer, "'"), side_of(state, other, "''")
     own = writer.block.name == other.block.name
+    if own and stage.continues:
+        return  # Each instance adds to what the others left there.
     for access in accesses:
         alike = together(w, w.stage.target, o, access, depth)
         order = before(w, o, alike)
@@ -204,6 +209,7 @@ def in_one_place(state: LoopTree) -> LoopTree:
             target=moved(s.target),
             value=map_accesses(s.value, moved),
             seed=s.seed and map_accesses(s.seed, moved),
+            over=place.get(s.over, s.over),
         )
         for s in state.stages
     )

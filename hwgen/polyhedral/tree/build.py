@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, count
 
-from hwgen.errors import HwgenError
 from hwgen.polyhedral.tree.loop_tree import (
     RUNNING,
     Block,
@@ -60,9 +59,11 @@ def build_state(workload: Workload, resident: Mapping[str, str] | None = None) -
         value = rename_tensors(value, current)
         over = ""
         indices, extents = statement.target.indices, dict(statement.loops)
-        start = None
+        start = seed = None
         if statement.ordered:
             start, value = _started(statement, value, current[written], stages, tensors)
+        if statement.continues:
+            seed = Access(current[written], indices)
         read |= tensors_of(value)
         if written in current and current[written] in tensors:
             # What nothing has read is in the same place too: it is an array of nobody.
@@ -75,7 +76,9 @@ def build_state(workload: Workload, resident: Mapping[str, str] | None = None) -
             tensors[name] = Tensor(name, first.dtype, first.shape, "intermediate")
         current[written] = name
         target = Access(name, statement.target.indices)
-        made = Stage(name, statement.loops, target, statement.op, value, start=start, over=over)
+        made = Stage(
+            name, statement.loops, target, statement.op, value, start=start, seed=seed, over=over
+        )
         stages.append(made)
     taken = set(tensors)
     root = tuple(nest(stage, taken) for stage in stages)
@@ -136,28 +139,6 @@ def _started(
     return zero, replace_part(value, RUNNING, chosen)
 
 
-def check_whole(workload: Workload) -> None:
-    """Raises:
-    HwgenError: H410 where a statement rewrites only a part of a tensor.
-    """
-    written: set[str] = set()
-    for statement in workload.statements:
-        tensor = workload.tensor[statement.target.tensor]
-        whole = covers(statement.target.indices, dict(statement.loops), tensor.shape)
-        if tensor.name in written and not whole:
-            raise HwgenError(
-                "H410",
-                f"{tensor.name} is rewritten in part",
-                location=statement.location,
-                field="compute",
-                found=str(statement),
-                allowed=f"a statement that writes every element of {tensor.name}, or another "
-                "tensor",
-                repair="give the part a tensor of its own",
-            )
-        written.add(tensor.name)
-
-
 def unique(name: str, taken: Iterable[str]) -> str:
     """The name, or the name with the first number that makes it new."""
     used = set(taken)
@@ -178,7 +159,8 @@ def nest(stage: Stage, taken: set[str]) -> Node:
         taken.add(name)
         loops.append((name, extent))
         bindings.append((iterator, Name(name)))
-    node: Node = Block(stage.tensor, "whole", tuple(bindings))
+    part = "update" if stage.continues else "whole"
+    node: Node = Block(stage.tensor, part, tuple(bindings))
     for name, extent in reversed(loops):
         node = Loop(name, extent, (node,))
     return node

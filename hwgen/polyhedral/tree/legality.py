@@ -49,6 +49,7 @@ from hwgen.polyhedral.tree.relations import (
 from hwgen.polyhedral.tree.rolling import taken_too_early
 from hwgen.polyhedral.tree.site_checks import (
     check_inside,
+    check_kept,
     check_parallel,
     check_store,
     check_written,
@@ -75,6 +76,8 @@ def check(state: LoopTree, depths: Mapping[str, int] | None = None) -> Homes:
     check_shifts(state)
     for site in state.sites:
         check_inside(state, site)
+    for stage in state.stages:
+        check_kept(state, stage)
     homes: Homes = {}
     for stage in state.stages:
         homes[stage.tensor] = _home(state, stage, (depths or {}).get(stage.tensor, 99))
@@ -356,7 +359,11 @@ def _accumulation(
             return Violation("one contribution is added twice", *pair_text(twice, a.names, b.names))
     if stage.ordered and (wrong := _misordered(a, b, depth)) is not None:
         return wrong
-    if init is None:
+    if stage.continues:
+        pass  # What it adds to is read, and must be there.
+    elif init is None and compute.block.part == "update":
+        return Violation("no contribution has an initialisation", compute.block.name, "none")
+    elif init is None:
         first = [f"{a.own(a.block.binding[n])} = 0" for n, _ in stage.reduction]
         # Another one that does not run before is the later one, unless several run at once.
         earlier = NEVER if first_is_first(a, depth) else before(b, a, depth)

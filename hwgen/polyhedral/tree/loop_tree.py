@@ -58,9 +58,9 @@ class Stage:
     values from their last ones (`RUNNING`), iteration by iteration in the iterators' order.
     `kind`: what scheduling added it for. `seed`: what a sum, or a greatest or least element, starts
     from in the neutral one's place, of other tensors or of elements of its own that are earlier.
-    `over`: the tensor of which
-    it keeps the elements that it does not write, in whose place it therefore is. `where`: what
-    holds, over the iterators, where there is something to contribute."""
+    `over`: the tensor of which it keeps the elements that it does not write, in whose place it
+    therefore is; one that starts from that tensor adds to what is there, and iterations may share
+    elements. `where`: what holds, over the iterators, where there is something to contribute."""
 
     tensor: str
     iterators: tuple[tuple[str, int], ...]
@@ -77,6 +77,11 @@ class Stage:
     def ordered(self) -> bool:
         """Whether contributions must be made in the iterators' order."""
         return self.start is not None
+
+    @property
+    def continues(self) -> bool:
+        """Whether it adds to what is in its place, and begins no element itself."""
+        return self.seed == Access(self.over, self.target.indices)
 
     @property
     def reduces(self) -> bool:
@@ -100,8 +105,17 @@ class Stage:
 
     @cached_property
     def _reads_by_part(self) -> dict[str, tuple[Access, ...]]:
-        seed = () if self.seed is None else _accesses(self.seed)
-        return {"init": seed, "update": self.reads, "whole": (*self.reads, *seed)}
+        return {
+            part: tuple(a for value in self.values_in(part) for a in _accesses(value))
+            for part in ("init", "update", "whole")
+        }
+
+    def values_in(self, part: str) -> tuple[Expr, ...]:
+        """What the instances of a part evaluate."""
+        seed = () if self.seed is None else (self.seed,)
+        if part == "init":
+            return seed
+        return (self.value, *seed) if part == "whole" or self.continues else (self.value,)
 
     def reads_in(self, part: str) -> tuple[Access, ...]:
         """What the instances of a part read: an initialisation, what sums start from."""
@@ -408,7 +422,7 @@ class LoopTree:
 
     def place(self, tensor: str) -> Storage:
         """The storage that a tensor has, or that of the tensor in whose place it is."""
-        found = self.storage[tensor]
+        found = self.storage.get(tensor, Storage(tensor))
         while found.alias in self.storage:
             found = self.storage[found.alias]
         return found

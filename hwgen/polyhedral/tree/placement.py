@@ -293,6 +293,8 @@ def compute_inline(state: LoopTree, tensor: str) -> LoopTree:
         why = f"{tensor} is an output"
     elif stage.reduces:
         why = f"{tensor} is a reduction ({stage})"
+    elif stage.over:
+        why = f"{stage} writes a part, and what {stage.over} holds is the rest of {tensor}"
     plain = [i.name for i in stage.target.indices if isinstance(i, Name)]
     if len(set(plain)) != len(stage.target.indices):
         why = f"the indices of {stage.target} are not all single loops"

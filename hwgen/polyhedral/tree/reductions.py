@@ -27,18 +27,8 @@ from hwgen.polyhedral.tree.loop_tree import (
 from hwgen.polyhedral.tree.placement import nest_beside
 from hwgen.polyhedral.tree.relations import carried
 from hwgen.polyhedral.tree.terms import apply, simplify
-from hwgen.spec.expression import Access, Call, Const, Expr, Name, UpdateOp, names, substitute
-from hwgen.spec.typecheck import integer_range, is_float
-
-
-def neutral(op: UpdateOp, dtype: str) -> Const:
-    """The element that an update starts from."""
-    if op in ("+=", "="):
-        return Const(0.0 if is_float(dtype) else 0)
-    if is_float(dtype):
-        return Const(float("-inf") if op == "max=" else float("inf"))
-    low, high = integer_range(dtype)
-    return Const(low if op == "max=" else high)
+from hwgen.spec.expression import Access, Call, Expr, Name, names, substitute
+from hwgen.spec.typecheck import neutral
 
 
 def beginning(stage: Stage, dtype: str) -> Expr:

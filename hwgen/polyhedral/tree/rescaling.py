@@ -35,7 +35,6 @@ from hwgen.polyhedral.tree.loop_tree import (
     alone,
 )
 from hwgen.polyhedral.tree.placement import replace_reads
-from hwgen.polyhedral.tree.reductions import neutral
 from hwgen.polyhedral.tree.terms import apply
 from hwgen.spec.expression import (
     Access,
@@ -51,7 +50,7 @@ from hwgen.spec.expression import (
     names,
     substitute,
 )
-from hwgen.spec.typecheck import LARGEST, dtype_of
+from hwgen.spec.typecheck import LARGEST, dtype_of, neutral
 
 
 def rescale(state: LoopTree, tensor: str, size: int) -> tuple[LoopTree, str]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.tree.by_indices import stays_inside
-from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree, Site, covers, listed
+from hwgen.polyhedral.tree.defined import guarded_reads
+from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree, Site, Stage, covers, listed, touches
 from hwgen.polyhedral.tree.relations import (
     SEQUENTIAL,
     added_in_lanes,
@@ -28,6 +29,7 @@ from hwgen.polyhedral.tree.witnesses import (
     stage_domain,
     stage_elements,
 )
+from hwgen.spec.expression import substitute
 
 
 def check_inside(state: LoopTree, site: Site) -> None:
@@ -53,20 +55,34 @@ def check_inside(state: LoopTree, site: Site) -> None:
             )
 
 
+def check_kept(state: LoopTree, stage: Stage) -> None:
+    """What a stage keeps the elements of is in its place."""
+    if stage.over and state.place(stage.over).tensor != state.place(stage.tensor).tensor:
+        raise HwgenError(
+            "H411",
+            f"{stage.tensor} keeps elements of {stage.over}, which is not in its place",
+            found=f"{stage}, which writes a part",
+            allowed="a tensor that statements write in parts, in one place",
+            repair=f"leave {stage.over} and {stage.tensor} as they are, or write all of the tensor",
+        )
+
+
 def check_written(state: LoopTree, site: Site) -> None:
     """Of a tensor that stages write in part, nothing else is read."""
     side = side_of(state, site, "'")
-    for access in side.stage.reads_in(site.block.part):
+    found = (r for v in side.stage.values_in(site.block.part) for r in guarded_reads(v))
+    for access, guards in found:
         versions = [state.stage[t] for t in state.versions.get(access.tensor, ())]
         shape = state.tensor[access.tensor].shape
         whole = (covers(s.target.indices, dict(s.iterators), shape) for s in versions)
         if not versions or any(whole):
             continue
+        where = [side.own(substitute(g, site.block.binding)) for g in guards]
         rank = ", ".join(f"e{d}" for d in range(len(access.indices)))
         at = [f"e{d}" for d in range(len(access.indices))]
         read = (
             f"{{ [{rank}] : exists ({', '.join(side.names) or 'z'} : "
-            f"{conjoin(side.domain, equal(at, side.element(access)))}) }}"
+            f"{conjoin(side.domain, where, equal(at, side.element(access)))}) }}"
         )
         written = "; ".join(
             f"[{rank}] : exists ({', '.join(f'{n}{POINT}' for n, _ in s.iterators) or 'z'} : "

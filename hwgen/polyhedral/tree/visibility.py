@@ -47,16 +47,20 @@ def resolve(state: LoopTree, hardware: HardwareSpec) -> tuple[LoopTree, Homes]:
             limits[tensor] = _limit(state, machine, memory, tensor)
     homes = check(state, limits)
     chosen: list[str] = []
+    rewritten = {s.over for s in state.stages if s.over}
     for tensor in state.stage:
         storage = state.storage[tensor]
-        if state.tensor[tensor].role == "intermediate" and not storage.memory:
+        own = state.tensor[tensor].role == "intermediate" and tensor not in rewritten
+        if own and not storage.memory:
             name = _natural(state, hardware, tensor, homes[tensor])
             state = state.with_storage(replace(storage, memory=name))
             limits[tensor] = _limit(state, machine, hardware.memory[name], tensor)
             if limits[tensor] < len(homes[tensor]):
                 chosen.append(tensor)
-    if chosen:
-        homes = check(state, limits)
+    for tensor in rewritten:
+        memory = state.place(tensor).memory
+        state = state.with_storage(replace(state.storage[tensor], memory=memory))
+    homes = shared_homes(state, check(state, limits) if chosen else homes, rewritten)
     for tensor in state.stage:
         memory = hardware.memory.get(state.storage[tensor].memory)
         if memory is not None and memory.shared_by != "kernel":
@@ -68,7 +72,7 @@ def resolve(state: LoopTree, hardware: HardwareSpec) -> tuple[LoopTree, Homes]:
 @lru_cache(KEPT)
 def _homes(state: LoopTree) -> Homes:
     """Where tensors of a chip with units are at home: schedules that begin alike ask it again."""
-    return shared_homes(state, check(state))
+    return shared_homes(state, check(state), state.storage)
 
 
 def forget() -> None:

@@ -133,8 +133,8 @@ class Draft:
     def write(self, base: str, dtype: str, loops: Sequence[str], op: str, value: str) -> str:
         """A statement with a new target; an access to it over the same loops."""
         name = self.new(base, dtype)
-        self.shape[name] = [self.extents[n] for n in loops] or [1]
-        target = f"{name}[{', '.join(loops) or '0'}]"
+        self.shape[name] = [self.extents[n] for n in loops]
+        target = f"{name}[{', '.join(loops)}]" if loops else name
         summed = [
             n for n in self.extents if n not in loops and re.search(rf"\b{n}\b", value, re.ASCII)
         ]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import Random
 
 from hwgen.verify.chips.draws import Pick, Spec
-from hwgen.verify.natural.draft import REDUCED, SPATIAL, Draft, Numbers
+from hwgen.verify.natural.draft import EXTENTS, REDUCED, SPATIAL, Draft, Numbers
 
 UPDATES = ("+=", "+=", "max=", "min=")
 
@@ -69,6 +69,66 @@ def _window(d: Draft) -> None:
     kernel = d.factor([*([] if by_channel else ["o"]), "c", *taps], constant=True)
     pixel = d.widened(f"{image}[{', '.join(['c', *at])}]")
     d.output(d.write("s", d.numbers.wide, [out, *rows], "+=", f"{pixel} * {kernel}"), [out, *rows])
+
+
+def _transposed(d: Draft) -> None:
+    """Transposed convolutions: each input adds to several outputs, which others add to too."""
+    rows = d.loops(("h", "w"))
+    taps = ["u", "v"][: len(rows)]
+    stride = d.pick((2, 1, 3))
+    d.extents |= {"c": d.pick((8, 1, 3)), "o": d.pick((16, 5))}
+    d.extents |= dict.fromkeys(taps, d.pick((3, 2)))
+    pixel = d.factor(["c", *rows])
+    kernel = d.factor(["o", "c", *taps], constant=True)
+    at = [f"{stride}*{n} + {tap}" for n, tap in zip(rows, taps, strict=True)]
+    total = d.new("s", d.numbers.wide)
+    d.shape[total] = [
+        d.extents["o"],
+        *(stride * (d.extents[n] - 1) + d.extents[t] for n, t in zip(rows, taps, strict=True)),
+    ]
+    d.compute.append(
+        {
+            "do": f"{total}[{', '.join(['o', *at])}] += {pixel} * {kernel}",
+            "loops": {n: d.extents[n] for n in ("o", *rows, *taps, "c")},
+        }
+    )
+    out = ["o", "p", "q"][: len(d.shape[total])]
+    d.extents |= dict(zip(out, d.shape[total], strict=True))
+    d.output(f"{total}[{', '.join(out)}]", out)
+
+
+def _parts(d: Draft) -> None:
+    """Parts of one tensor, side by side or over each other, each made from inputs of its own."""
+    spatial = d.loops(SPATIAL[:2])
+    *outer, last = spatial
+    name, begin, end = d.new("y", d.numbers.narrow), 0, 0
+    for _ in range(d.pick((2, 3))):
+        d.extents[last] = d.pick(EXTENTS[:6])
+        value = d.step(d.read(spatial), spatial, d.numbers.narrow)
+        value = value if d.numbers.floats else f"{d.numbers.narrow}({value})"
+        at = f"{last} + {begin}" if begin else last
+        d.compute.append(
+            {
+                "do": f"{name}[{', '.join([*outer, at])}] = {value}",
+                "loops": {n: d.extents[n] for n in spatial},
+            }
+        )
+        end = max(end, begin + d.extents[last])
+        begin = end - 1 if d.rarely("overlap", 4) else end
+    d.shape[name] = [*(d.extents[n] for n in outer), end]
+
+
+def _total(d: Draft) -> None:
+    """All of a tensor put together into one number, and what is made with that."""
+    loops = d.loops(SPATIAL[:2])
+    value, op = d.read(loops), d.pick(UPDATES)
+    wide = d.numbers.wide if op == "+=" or not d.numbers.floats else d.numbers.narrow
+    total = d.write("s", wide, [], op, d.widened(value) if wide == d.numbers.wide else value)
+    if d.pick.chance(2):
+        d.output(total, [])
+        return
+    near = d.widened(value) if wide == d.numbers.wide else value
+    d.output(f"({near} - {total})", loops)
 
 
 def _padded(d: Draft, image: str) -> str:
@@ -163,6 +223,9 @@ FAMILIES: dict[str, Callable[[Draft], None]] = {
     "convolution": _window,
     "elementwise": _elementwise,
     "reduction": _reduction,
+    "total": _total,
+    "transposed convolution": _transposed,
+    "parts": _parts,
     "two products": _chain,
     "normalisation": _normalised,
 }

@@ -107,7 +107,9 @@ def test_inf_is_a_number() -> None:
     assert str(parse_assign("dst[] = -inf")) == "dst[] = -inf"
 
 
-@pytest.mark.parametrize("text", ["a[i]", "a[i] == 1", "a = 1", "1 = a[i]", "a[i] -= 1", "a[i] =="])
+@pytest.mark.parametrize(
+    "text", ["a[i]", "a[i] == 1", "a + b = 1", "1 = a[i]", "a[i] -= 1", "a[i] =="]
+)
 def test_not_a_statement(text: str) -> None:
     with pytest.raises(ExpressionError):
         parse_assign(text)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from hwgen import HwgenError
-from hwgen.polyhedral.tree.build import build_state, check_whole
+from hwgen.polyhedral.tree.build import build_state
 from tests.unit.tree.toy import CHAIN, make, start
 
 
@@ -28,13 +25,20 @@ def test_a_rewritten_tensor_becomes_two() -> None:
     assert (state.tensor["c_0"].role, state.tensor["c"].role) == ("intermediate", "output")
 
 
-def test_a_part_of_a_tensor_is_not_rewritten() -> None:
+def test_a_part_of_a_tensor_is_rewritten_in_its_place() -> None:
     workload = make(
         "part",
         {"a": "float32[8]", "c": "float32[8]"},
         ["c[i] = a[i] * 2", {"do": "c[i] = a[i]", "loops": {"i": 4}}],
     )
-    with pytest.raises(HwgenError) as caught:
-        check_whole(workload)
-    assert caught.value.code == "H410"
-    assert caught.value.diagnostic.found == "c[i] = a[i]"
+    state = build_state(workload)
+    assert [str(s) for s in state.stages] == ["c_0[i] = a[i] * 2", "c[i] = a[i]"]
+    assert (state.stage["c"].over, state.storage["c_0"].alias) == ("c_0", "c")
+
+
+def test_a_sum_of_shared_elements_begins_with_all_of_them() -> None:
+    shared = {"do": "c[2*i + r] += a[i]", "loops": {"i": 4, "r": 3}}
+    state = build_state(make("shared", {"a": "float32[4]", "c": "float32[9]"}, [shared]))
+    assert [str(s) for s in state.stages] == ["c_0[d0] = 0.0", "c[2 * i + r] += a[i]"]
+    assert (state.stage["c"].continues, state.stage["c_0"].continues) == (True, False)
+    assert [b.part for b in (s.block for s in state.sites)] == ["whole", "update"]

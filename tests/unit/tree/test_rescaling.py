@@ -143,7 +143,7 @@ def _error(edit: object) -> HwgenError:
 
 def _legal(state: LoopTree) -> bool:
     try:
-        shared_homes(state, check(state))
+        shared_homes(state, check(state), state.storage)
     except HwgenError as error:
         if error.code != "H411":
             raise
