@@ -117,7 +117,7 @@ def complete_script(
 
 def _automatic(schedule: Schedule, options: SearchOptions) -> Compiled | None:
     """What is compiled without a script, where its script begins as the given one does, or, of
-    tilings, says all of that in its own order."""
+    tilings, says all of that in whatever order."""
     wanted = schedule.edits()
     try:
         found = compile_workload(schedule.workload, schedule.hardware, options)
@@ -128,8 +128,7 @@ def _automatic(schedule: Schedule, options: SearchOptions) -> Compiled | None:
     whole = Schedule(schedule.workload, schedule.hardware).replay(found.script).edits()
     if not isinstance(found, Compilation):
         return found if whole[: len(wanted)] == wanted else None
-    left = iter(whole)
-    return found if all(edit in left for edit in wanted) else None
+    return found if all(edit in whole for edit in wanted) else None
 
 
 @dataclass

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 from hwgen.errors import HwgenError, Location, Tolerating
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.schedule.arguments import Handle, call
-from hwgen.polyhedral.schedule.placing import Made, texts
+from hwgen.polyhedral.schedule.placing import Made, named, texts
 from hwgen.polyhedral.schedule.script import WORDS, Argument, Edit, Line, read, write
 from hwgen.polyhedral.tree import placement
 from hwgen.polyhedral.tree.build import build_state
@@ -70,6 +70,8 @@ class History(Printed):
         self.hardware = hardware
         state = build_state(workload, resident)
         self._deferred, self._blamed, self._line = False, 0, 0
+        # Names in edits, and of loops that stages lost when they were placed; some may be undone.
+        self._named, self._lost = set[str](), set[str]()
         with isl.bounded():
             if not hardware.units:  # Of those, parts are scheduled too.
                 check_defined(workload)
@@ -152,6 +154,7 @@ class History(Printed):
         """The same schedule, to be edited apart."""
         made = copy(self)
         made._steps = [*self._steps]
+        made._named, made._lost = {*self._named}, {*self._lost}
         return made
 
     def edits(self) -> list[Edit]:
@@ -300,6 +303,9 @@ class History(Printed):
         if not self._deferred:
             with isl.bounded():
                 resolved, homes = resolve(state, self.hardware)
+        if edit.primitive == "compute_at":
+            self._lost |= self.state.loop.keys() - state.loop.keys()
+        self._named |= named(edit)
         self._steps.append(_Step(state, resolved, homes, edit, order))
 
     # Edits in another order
@@ -345,10 +351,9 @@ class History(Printed):
         """Names of loops of one iteration that stages lost when they were placed mean these loops,
         for an edit that names them and is not refused."""
         before = self._steps
-        gone = dict(self.state.gone)
-        lost = [n for n in texts(arguments) if n in gone and n not in self.state.loop]
+        lost = [n for n in texts(arguments) if n in self._lost and n not in self.state.loop]
         for name in lost:
-            self._steps = self._recalled(name, gone[name])
+            self._steps = self._recalled(name, dict(self.state.gone).get(name, ""))
         try:
             yield
         except BaseException:

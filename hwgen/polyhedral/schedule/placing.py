@@ -29,23 +29,37 @@ class Made:
     units: bool = False
 
 
+def named(edit: Edit) -> set[str]:
+    """The loops that an edit names or makes, and the stage whose loops it is about."""
+    found = {*texts(edit.arguments), *edit.results}
+    return found if edit.primitive not in OF_BLOCK else found | {_whole(str(edit.arguments[0]))}
+
+
+def _whole(block: str) -> str:
+    """What stands for all loops of a block."""
+    return f"loops of {block}"
+
+
+def touched(state: LoopTree, stage: str, names: set[str]) -> bool:
+    """Whether edits with these names may be about a stage's loops."""
+    blocks = {_whole(stage), _whole(f"{stage}_init")}
+    return not names.isdisjoint({*_own(state, stage), *blocks})
+
+
 def behind(state: LoopTree, made: Sequence[Made], stage: str, loop: str) -> set[int]:
     """Which edits are to come behind one that computes a stage at a loop; none where one of them
     cannot."""
     if stage not in state.stage or loop not in state.loop:
         return set()
     moved: set[int] = set()
-    mentioned = {*_own(state, stage)}
+    mentioned = {*_own(state, stage), _whole(stage), _whole(f"{stage}_init")}
     size = -1
     while size != len(mentioned):
         size = len(mentioned)
         for number, edit in enumerate(m.edit for m in made):
-            given = {*texts(edit.arguments)}
-            whole = edit.primitive in OF_BLOCK and edit.arguments[0] in (stage, f"{stage}_init")
-            if whole or not mentioned.isdisjoint(given | {*edit.results}):
+            if not mentioned.isdisjoint(found := named(edit)):
                 moved.add(number)
-                loops = {n for n in given if n not in state.stage}
-                mentioned |= loops | {*edit.results}
+                mentioned |= {n for n in found if n not in state.stage}
                 if edit.primitive == "compute_at":
                     mentioned |= {*_own(state, str(edit.arguments[0]))}
     bad = any(made[n].edit.primitive in OF_WHOLE_STAGE for n in moved)

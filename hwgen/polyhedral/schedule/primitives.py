@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hwgen.polyhedral.schedule.arguments import check_affine, parse_layout, parsed, primitive
 from hwgen.polyhedral.schedule.history import History
-from hwgen.polyhedral.schedule.placing import Made, behind
+from hwgen.polyhedral.schedule.placing import Made, behind, touched
 from hwgen.polyhedral.schedule.script import Argument, Edit
 from hwgen.polyhedral.tree import copies, layouts, loop_edits, pipelines, placement, reductions
 from hwgen.polyhedral.tree.edit import check_memory, find_stage, main_site, refuse
@@ -145,13 +145,13 @@ class Primitives(History):
         """Compute a stage (or a group) at the start of a loop's body, as far as read there. What
         its loops were split and reordered into by then, and what stands in them, stays so."""
         edit = Edit("compute_at", (stage, loop), (), ())
-        order = self._order()
-        moved = behind(self.state, order, stage, loop)
+        moved, order = set[int](), list[Made]()
+        if touched(self.state, stage, self._named):
+            order = self._order()
+            moved = behind(self.state, order, stage, loop)
         rest = [[m for n, m in enumerate(order) if (n in moved) == late] for late in (False, True)]
         if not moved or not self._again((*rest[0], Made(edit, units=True), *rest[1]), edit):
-            self._commit(
-                placement.at_group(self.state, stage, loop), "compute_at", (stage, loop), {}
-            )
+            self._take(placement.at_group(self.state, stage, loop), edit)
 
     @primitive
     def compute_root(self, stage: str) -> None:

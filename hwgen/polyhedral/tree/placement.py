@@ -170,18 +170,22 @@ def _check_movable(state: LoopTree, stage: Stage) -> None:
         held = (x.stages for x in site.loops)
         if all(len(x) == 1 or not readers.isdisjoint(x) for x in held):
             continue
+        inside: dict[str, str] = {}
         for other in state.sites:
             name = other.block.stage
             if name == stage.tensor or name in readers:
                 continue
             common = site.loops[: shared(site, other)]
             if common and not readers & set(stages_of(common[-1])):
-                raise refuse(
-                    f"{name} is computed inside the loops of {stage.tensor}",
-                    f"{name} at {common[-1].name}",
-                    "a stage whose loops hold nothing else",
-                    f"compute_root({name!r}) first, or move both as one group",
-                )
+                inside.setdefault(name, f"{name} at {common[-1].name}")
+        if inside:
+            roots = ", ".join(f"compute_root({n!r})" for n in inside)
+            raise refuse(
+                f"{', '.join(inside)} is computed inside the loops of {stage.tensor}",
+                ", ".join(inside.values()),
+                "a stage whose loops hold nothing else",
+                f"{roots} first, or move them all as one group",
+            )
 
 
 Box = tuple[Expr, int]
