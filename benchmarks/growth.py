@@ -9,6 +9,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from time import process_time
 
@@ -29,6 +30,7 @@ def chain(statements: int, chip: str) -> Workload:
     kept, last = _types(chip)
     tensors: dict[str, object] = {"x": kept}
     compute: list[str] = []
+    before = "x"
     for n, (before, now) in enumerate(_names(statements)):
         tensors[now] = kept if n < statements - 1 else last
         value = (f"max({before}[m, n], {n})", f"{before}[m, n] + {n % 5 + 1}")[n % 2]
@@ -91,7 +93,7 @@ def _types(chip: str) -> tuple[str, str]:
 
 def _names(statements: int) -> Iterator[tuple[str, str]]:
     names = ["x", *(f"t{n}" for n in range(statements - 1)), "y"]
-    return zip(names, names[1:], strict=False)
+    return pairwise(names)
 
 
 def growth() -> str:

@@ -8,6 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, get_args
 
+import numpy as np
+
 from hwgen.autoschedule.options import Options
 from hwgen.completing import compile_scripted
 from hwgen.model.inputs import bind_inputs
@@ -190,7 +192,8 @@ class Kernel(Brief):
         """
         found = self._run(bind_inputs(self.workload, places, named))
         outputs = tuple(
-            found[t.name].reshape(()) if t.scalar else found[t.name] for t in self.workload.outputs
+            np.reshape(found[t.name], ()) if t.scalar else found[t.name]
+            for t in self.workload.outputs
         )
         return outputs[0] if len(outputs) == 1 else outputs
 

@@ -87,4 +87,4 @@ def _read(path: Path, tensor: Tensor) -> Array:
             allowed=allowed,
             repair="convert it, or set the sizes with --set",
         )
-    return np.ascontiguousarray(array).reshape(tensor.shape)
+    return np.reshape(np.ascontiguousarray(array), tensor.shape)

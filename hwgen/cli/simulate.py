@@ -68,7 +68,7 @@ def simulate(
     start = perf_counter()
     passed = examine(compilation, draw_inputs(loaded, seed, data) | given, engine)
     seconds = perf_counter() - start
-    outputs = {t.name: passed.outputs[t.name].reshape(t.extents) for t in loaded.outputs}
+    outputs = {t.name: np.reshape(passed.outputs[t.name], t.extents) for t in loaded.outputs}
     if output_dir is not None:
         write_files(output_dir, {f"{name}.npy": _saver(array) for name, array in outputs.items()})
     if as_json:

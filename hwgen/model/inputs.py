@@ -83,7 +83,7 @@ def _fitting(tensor: Tensor, given: object, workload: Workload) -> Array:
             repair=_repair(tensor, array, workload),
         )
     # C reads elements at their own alignment, which views of bytes may not have.
-    return np.require(array.reshape(tensor.shape), requirements=("C", "A"))
+    return np.require(np.reshape(array, tensor.shape), requirements=("C", "A"))
 
 
 def _repair(tensor: Tensor, array: Array, workload: Workload) -> str:

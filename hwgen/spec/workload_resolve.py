@@ -158,8 +158,9 @@ def _bare(assign: Assign, shapes: Shapes) -> Assign:
     scalars = {n for n, (_, shape) in shapes.items() if not shape} - loops
 
     def access(part: Expr) -> Expr:
-        alone = isinstance(part, Name) and part.name in scalars
-        return Access(part.name, ()) if alone else part
+        if isinstance(part, Name) and part.name in scalars:
+            return Access(part.name, ())
+        return part
 
     return Assign(assign.target, assign.op, rewrite(assign.value, access))
 

@@ -4,6 +4,7 @@ single numbers: on every shipped chip that runs them, by reference, simulator an
 from __future__ import annotations
 
 from functools import cache
+from collections.abc import Mapping
 from itertools import product
 
 import numpy as np
@@ -26,8 +27,8 @@ CHIPS = tuple(sorted(p.stem for p in (ROOT / "hw_specs").glob("*.yaml")))
 QUICK = ("cpu_generic", "cuda_generic", "vta", "x86_avx2")
 
 
-def workload(name: str, tensors: dict[str, str], *compute: object) -> Workload:
-    return hwgen.Workload(name, tensors=tensors, compute=list(compute))
+def workload(name: str, tensors: dict[str, str], *compute: str | Mapping[str, object]) -> Workload:
+    return hwgen.Workload(name, tensors=tensors, compute=compute)
 
 
 def scattered(op: str, value: str, dtype: str, **loops: int) -> Workload:
@@ -121,7 +122,7 @@ def test_it_runs(name: str, case: str) -> None:
     kernel = hwgen.build(given, chip(name))
     drawn = draw_inputs(given, 5)
     examine(kernel.compilation, drawn, "both")
-    result = kernel(*(drawn[t.name].reshape(t.extents) for t in given.inputs))
+    result = kernel(*(np.reshape(drawn[t.name], t.extents) for t in given.inputs))
     assert isinstance(result, np.ndarray)
     assert result.shape == given.outputs[0].extents
 

@@ -31,11 +31,11 @@ CODE = {
 }
 
 
-def scratchpad(dtype: str, size: str) -> dict[str, object]:
+def scratchpad(dtype: str, size: str) -> dict[str, Any]:
     return {"kind": "scratchpad", "dtype": dtype, "entry": [4], "size": size}
 
 
-def intrinsic(name: str, semantics: str | list[str], **operands: dict[str, object]) -> Any:
+def intrinsic(name: str, semantics: str | list[str], **operands: dict[str, Any]) -> Any:
     transfer = any(o["memory"] == "dram" for o in operands.values())
     rows = {"j": 4} if "[j, i]" in str(semantics) else {}
     return {
@@ -44,7 +44,7 @@ def intrinsic(name: str, semantics: str | list[str], **operands: dict[str, objec
     }  # fmt: skip
 
 
-def chip(memories: dict[str, object], **intrinsics: Any) -> HardwareSpec:
+def chip(memories: dict[str, Any], **intrinsics: Any) -> HardwareSpec:
     dram = {"dram": {"kind": "offchip", "bus": "b"}}
     return parse_hardware({
         "hwgen": 1, "name": "small", "memories": dram | memories, "buses": {"b": BUS},
@@ -57,7 +57,7 @@ def over(steps: int) -> HardwareSpec:
     """A chip whose sums pass through so many memories before they leave."""
     path = ["c", *(f"o{n}" for n in range(steps))]
     held = {n: scratchpad("int32", "256 B") for n in path} | {"a": scratchpad("int8", "1 KiB")}
-    copies = {
+    copies: dict[str, Any] = {
         f"copy_{into}": intrinsic("copy", "d[i] = s[i]", d={"memory": into}, s={"memory": of})
         for of, into in pairwise(path)
     }

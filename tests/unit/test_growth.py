@@ -1,6 +1,8 @@
-"""Compiling takes steps in proportion to the statements, and no recursion as deep as a chain is long.
+"""Compiling takes steps in proportion to the statements, and no recursion as deep as a chain is
+long.
 
-Steps are calls of Python functions and of C's, isl's among them: they are the same on every machine.
+Steps are calls of Python functions and of C's, isl's among them: they are the same on every
+machine.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -35,7 +38,7 @@ def chip(name: str) -> HardwareSpec:
 
 
 def compiled(workload: Workload, hardware: HardwareSpec) -> str:
-    """Its C, with as little search as there can be: how much is tried is no part of the question."""
+    """Its C, with the least search: how much is tried is no part of the question."""
     options = SearchOptions(work=0) if hardware.units else Options()
     return hwgen.build(workload, hardware, options=options).c
 
@@ -66,9 +69,8 @@ def test_steps_grow_with_the_statements(kind: str, name: str) -> None:
     eight times if all pairs were after each edit."""
     hardware = chip(name)
     compiled(KINDS[kind](6, name), hardware)
-    taken = [
-        steps(lambda w=KINDS[kind](count, name): compiled(w, hardware)) for count in (12, 24, 48)
-    ]
+    given = [KINDS[kind](count, name) for count in (12, 24, 48)]
+    taken = [steps(partial(compiled, w, hardware)) for w in given]
     assert taken[2] - taken[1] < 2.6 * (taken[1] - taken[0]), taken
 
 
@@ -107,7 +109,7 @@ def test_phases_are_those_of_each_prefix_looked_at_anew(
         made.append(now)
     read = " ".join(c.split("=", 1)[1] for c in compute)
     tensors = {n: t for n, t in tensors.items() if n not in ("x", "z") or f"{n}[" in read}
-    data = {"name": "drawn", "tensors": tensors, "compute": compute}
+    data: dict[str, object] = {"name": "drawn", "tensors": tensors, "compute": compute}
     found = _phases(data)
 
     def anew(*_: object) -> bool:

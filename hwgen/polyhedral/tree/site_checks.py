@@ -8,7 +8,7 @@ from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.tree.by_indices import stays_inside
 from hwgen.polyhedral.tree.defined import guarded_reads
-from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree, Site, Stage, covers, listed, touches
+from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree, Site, Stage, covers, listed
 from hwgen.polyhedral.tree.relations import (
     SEQUENTIAL,
     added_in_lanes,
