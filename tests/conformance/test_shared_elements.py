@@ -3,8 +3,8 @@ single numbers: on every shipped chip that runs them, by reference, simulator an
 
 from __future__ import annotations
 
-from functools import cache
 from collections.abc import Mapping
+from functools import cache
 from itertools import product
 
 import numpy as np
