@@ -93,7 +93,10 @@ _FAMILIES = re.compile(
 )
 """Families of names; none of a library's ends in an underscore."""
 
-_SKIPPED = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\])*"|^\s*#[^\n]*', re.DOTALL | re.MULTILINE)
+_DIRECTIVE = r"^\s*#(?:\\\n|[^\n])*"
+_SKIPPED = re.compile(
+    rf'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\])*"|{_DIRECTIVE}', re.DOTALL | re.MULTILINE
+)
 
 
 def code_alone(text: str) -> str:

@@ -18,7 +18,7 @@ class Image:
     or `fill` where that lies outside the tensor. `lanes`: the shape of one entry. For an input,
     several positions may hold one element; otherwise, each element has one position.
     `dtype` differs from the tensor's, `tensor_dtype`, only for inputs, by a conversion that loses
-    nothing; "" where nothing says that it does.
+    nothing; "" where it does not differ, as nothing is converted into `supplied` images.
     `in_place`: it is the tensor itself, where the caller has it; nothing is packed or unpacked.
     A tensor that the host's core takes over between units is an `output` of the calls that store it
     and an `input` of those that load it.

@@ -60,7 +60,8 @@ def image_of(
         tensor_dtype=source.dtype,
     )
     if source.supplied is not None:
-        return replace(image, shape=source.shape, supplied=source.supplied)
+        own = replace(image, shape=source.shape, supplied=source.supplied)
+        return replace(own, tensor_dtype="")  # A number is stored in each image's type.
     return _in_place(image, tensor, hardware, view)
 
 

@@ -250,6 +250,14 @@ def test_buffers_are_typed_as_templates_use_them() -> None:
     assert "void chip_store(uintptr_t a0, uintptr_t a1, int32_t a2);" in lines
 
 
+def test_directives_of_several_lines_call_nothing() -> None:
+    text = "#if defined(__A__) || \\\n    defined(__B__)\n#error no\n#endif\nvoid f(void) { go(1); }"
+    found = stub([("k", text)], "v.h", "a")
+    assert "void go(int32_t a0);" in found
+    assert "defined" not in found
+    assert "__B__" not in found
+
+
 def test_only_a_vendors_headers_get_a_stub() -> None:
     includes = ["<stdlib.h>", '"chip.h"', "<vendor/chip.h>", '"../mine.h"', "<omp.h>"]
     assert vendor_headers(includes) == ["chip.h", "vendor/chip.h"]
