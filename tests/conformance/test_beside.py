@@ -143,8 +143,9 @@ def test_units_do_what_they_can() -> None:
     """Sums stay with them, and the report says what does not."""
     compiled = compile_workload(in_turns(), beside("vta"), QUICK)
     assert sides(compiled.program) == "upu"
-    (note,) = compiled.notes
-    assert note.startswith("the processor computes y: ")
+    computes, packs = compiled.notes
+    assert computes.startswith("the processor computes y: ")
+    assert packs.startswith("the host packs b in ")
     code = compiled.program.codes[0]
     assert compiled.timing.unit(PROCESSOR).busy == code.cycles
     units = [p for p in compiled.program.parts if isinstance(p, Program)]

@@ -251,7 +251,7 @@ def test_buffers_are_typed_as_templates_use_them() -> None:
 
 
 def test_directives_of_several_lines_call_nothing() -> None:
-    text = "#if defined(__A__) || \\\n    defined(__B__)\n#error no\n#endif\nvoid f(void) { go(1); }"
+    text = "#if defined(__A__) || \\\n  defined(__B__)\n#error no\n#endif\nvoid f(void) { go(1); }"
     found = stub([("k", text)], "v.h", "a")
     assert "void go(int32_t a0);" in found
     assert "defined" not in found
