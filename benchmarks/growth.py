@@ -33,7 +33,7 @@ def chain(statements: int, chip: str) -> Workload:
     before = "x"
     for n, (before, now) in enumerate(_names(statements)):
         tensors[now] = kept if n < statements - 1 else last
-        value = (f"max({before}[m, n], {n})", f"{before}[m, n] + {n % 5 + 1}")[n % 2]
+        value = (f"max({before}[m, n], 0)", f"{before}[m, n] + {n % 5 + 1}")[n % 2]
         compute.append(f"{now}[m, n] = {value}")
     if last != kept:
         compute[-1] = f"y[m, n] = int8(clip({before}[m, n], -128, 127))"

@@ -29,8 +29,9 @@ from hwgen.spec.workload import Workload
 from tests.sampling import tiered
 
 ROOT = Path(__file__).parents[2]
-FRAMES = 400
-"""Calls inside one another, with those of pytest, that no chain of any length may exceed."""
+FRAMES = 700
+"""Calls inside one another, with those of pytest, that no chain of any length may exceed: how deep
+values nest is bounded, and each level of one takes a few calls."""
 
 
 def chip(name: str) -> HardwareSpec:
