@@ -26,10 +26,10 @@ from hwgen.passes.inlining import REFUSALS
 from hwgen.passes.pieces import outermost, shared_loops
 from hwgen.passes.pipelining import busy_cycles
 from hwgen.passes.trees import TreeCompilation, compile_tree
-from hwgen.polyhedral.tree.loop_tree import Site, conjuncts
+from hwgen.polyhedral.tree.loop_tree import Site
 from hwgen.polyhedral.tree.relations import shared
 from hwgen.spec.call_cycles import shortest_call
-from hwgen.spec.expression import evaluate, names
+from hwgen.spec.expression import conjuncts, evaluate, names
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
 
 MOST_PIECES = 6

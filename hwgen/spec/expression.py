@@ -401,3 +401,29 @@ def multiply(left: Expr, right: Expr) -> Expr:
     elif isinstance(right, Const) and right.value in (0, 1):
         return left if right.value else Const(0)
     return Binary("*", left, right)
+
+
+def conjuncts(condition: Expr) -> list[Expr]:
+    """The conditions of which all must hold."""
+    match condition:
+        case Binary("and", left, right):
+            return [*conjuncts(left), *conjuncts(right)]
+        case _:
+            return [condition]
+
+
+def alternatives(condition: Expr) -> list[Expr]:
+    """The conditions of which one must hold."""
+    match condition:
+        case Binary("or", left, right):
+            return [*alternatives(left), *alternatives(right)]
+        case _:
+            return [condition]
+
+
+def conjunction(conditions: tuple[Expr, ...]) -> Expr | None:
+    """All of the conditions as one; None where there is none."""
+    result: Expr | None = None
+    for condition in conditions:
+        result = condition if result is None else Binary("and", result, condition)
+    return result

@@ -15,7 +15,7 @@ from hwgen.codegen.instances.pieces import pieces_of
 from hwgen.codegen.instances.points import Piece, value
 from hwgen.codegen.instances.refuted import refuted
 from hwgen.codegen.instances.sums import Place
-from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, Site
+from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, Site, listed
 from hwgen.spec.expression import names
 
 
@@ -26,14 +26,15 @@ def check_trees(before: LoopTree, after: LoopTree, laid_out: Collection[str]) ->
         HwgenError: H747 the first block that has other instances.
     """
     place = Place()
+    of_stage = listed((s.block.stage, s) for s in after.sites)
+    named = listed((s.block.name, s) for s in after.sites)
     for site in before.sites:
         if site.block.stage in laid_out:
             continue
-        same = [s for s in (after.site.get(site.block.name),) if s is not None]
-        mine = {s.block.name: s for s in (*same, *after.sites_of(site.block.stage))}
-        found = sorted(
-            (s for s in mine.values() if _of(s.block, site.block)), key=lambda s: s.places
-        )
+        stage, name = site.block.stage, site.block.name
+        renamed = (s for s in named.get(name, ()) if s.block.stage != stage)
+        mine = (s for s in (*of_stage.get(stage, ()), *renamed) if _of(s.block, site.block))
+        found = sorted(mine, key=lambda s: s.places)
         if len(found) == 1 and _alike(site, found[0]):
             continue
         shared = [n for n in site.names if all(n in s.names for s in found)]

@@ -9,15 +9,8 @@ from itertools import product
 from hwgen.codegen.lower.blocks import Covered, copied, depth_of, nest
 from hwgen.codegen.lower.ranges import bounded, decided
 from hwgen.polyhedral.tree.edit import inserted
-from hwgen.polyhedral.tree.loop_tree import (
-    Block,
-    Node,
-    Site,
-    alternatives,
-    conjuncts,
-    map_blocks,
-)
-from hwgen.spec.expression import Expr
+from hwgen.polyhedral.tree.loop_tree import Block, Node, Site, map_blocks
+from hwgen.spec.expression import Expr, alternatives, conjuncts
 
 
 def parted(covered: Covered) -> Covered:

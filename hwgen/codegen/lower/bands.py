@@ -20,8 +20,8 @@ from hwgen.codegen.lower.ranges import (
     for_any,
     is_bound,
 )
-from hwgen.polyhedral.tree.loop_tree import Block, Loop, Node, alone, conjuncts, loops, map_blocks
-from hwgen.spec.expression import Expr, names
+from hwgen.polyhedral.tree.loop_tree import Block, Loop, Node, alone, loops, map_blocks
+from hwgen.spec.expression import Expr, conjuncts, names
 
 
 def unbanded(

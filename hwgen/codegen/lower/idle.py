@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, Stage, conjuncts, map_blocks
+from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, Stage, map_blocks
 from hwgen.polyhedral.tree.terms import apply
-from hwgen.spec.expression import Call, Const, Expr
+from hwgen.spec.expression import Call, Const, Expr, conjuncts
 from hwgen.spec.typecheck import neutral
 
 

@@ -21,8 +21,8 @@ from hwgen.codegen.lower.ranges import (
     for_any,
     is_bound,
 )
-from hwgen.polyhedral.tree.loop_tree import Block, Loop, Node, Site, alone, blocks, conjuncts, sites
-from hwgen.spec.expression import Binary, Const, Expr, Name, add, substitute
+from hwgen.polyhedral.tree.loop_tree import Block, Loop, Node, Site, alone, blocks, sites
+from hwgen.spec.expression import Binary, Const, Expr, Name, add, conjuncts, substitute
 
 MOST_PEELED = 4
 """Iterations, in each of which a condition holds for other inner ones, that stand apart each."""

@@ -40,8 +40,8 @@ from hwgen.codegen.reach import check_reach
 from hwgen.codegen.synchronisation import SyncSite, synchronise
 from hwgen.polyhedral.scop import views_of
 from hwgen.polyhedral.tree.build import build_state
-from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree, conjunction
-from hwgen.spec.expression import Binary, Const, Expr, Name
+from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree
+from hwgen.spec.expression import Binary, Const, Expr, Name, conjunction
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.memory import Memory
 from hwgen.spec.workload import Workload

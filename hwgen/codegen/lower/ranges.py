@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from hwgen.codegen.processor.conditions import holds
-from hwgen.polyhedral.tree.loop_tree import conjuncts
 from hwgen.polyhedral.tree.terms import addends, simplify
 from hwgen.spec.affine import Affine, affine
-from hwgen.spec.expression import Binary, Const, Expr, Name, add, names, substitute
+from hwgen.spec.expression import Binary, Const, Expr, Name, add, conjuncts, names, substitute
 from hwgen.spec.intervals import compared
 
 ANY_EXTENT = 1 << 30

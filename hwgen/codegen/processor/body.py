@@ -31,7 +31,6 @@ from hwgen.codegen.processor.firmware import HEAP, INDEX, Room
 from hwgen.codegen.processor.scopes import scope
 from hwgen.codegen.templates import Fields, render
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.tree.loop_tree import conjunction
 from hwgen.spec.expression import (
     Access,
     Binary,
@@ -41,6 +40,7 @@ from hwgen.spec.expression import (
     Expr,
     Name,
     UpdateOp,
+    conjunction,
     walk,
 )
 from hwgen.spec.expression import Assign as Semantics

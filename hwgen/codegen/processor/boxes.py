@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hwgen.polyhedral.tree.loop_tree import Block, Loop, LoopTree, Node, conjuncts
+from hwgen.polyhedral.tree.loop_tree import Block, Loop, LoopTree, Node
 from hwgen.polyhedral.tree.terms import apply, ordered, reach, simplify
-from hwgen.spec.expression import Access, Binary, Const, Expr, Name, add
+from hwgen.spec.expression import Access, Binary, Const, Expr, Name, add, conjuncts
 
 
 @dataclass(frozen=True, slots=True)

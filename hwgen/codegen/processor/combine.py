@@ -15,10 +15,10 @@ from hwgen.codegen.processor.storage import Placed, dense
 from hwgen.codegen.storages import Array
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.tree.build import unique
-from hwgen.polyhedral.tree.loop_tree import Block, Loop, LoopTree, Site, conjunction, first_of
+from hwgen.polyhedral.tree.loop_tree import Block, Loop, LoopTree, Site, first_of
 from hwgen.polyhedral.tree.relations import combining
 from hwgen.polyhedral.tree.terms import apply
-from hwgen.spec.expression import Access, Expr, Name, names, substitute
+from hwgen.spec.expression import Access, Expr, Name, conjunction, names, substitute
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.memory import Level
 from hwgen.spec.typecheck import neutral

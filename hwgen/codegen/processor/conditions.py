@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from hwgen.polyhedral.tree.loop_tree import conjuncts
 from hwgen.polyhedral.tree.terms import addends, interval, simplify, total
-from hwgen.spec.expression import Binary, Call, Const, Expr, Name, names
+from hwgen.spec.expression import Binary, Call, Const, Expr, Name, conjuncts, names
 from hwgen.spec.intervals import compared
 
 

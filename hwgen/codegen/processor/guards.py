@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hwgen.codegen.nodes import If, Node
-from hwgen.polyhedral.tree.loop_tree import conjunction
-from hwgen.spec.expression import Expr
+from hwgen.spec.expression import Expr, conjunction
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from hwgen.codegen.processor.boxes import Use, box, uses
 from hwgen.codegen.processor.conditions import needed
 from hwgen.codegen.processor.storage import Placed
 from hwgen.polyhedral.tree.build import unique
-from hwgen.polyhedral.tree.loop_tree import Loop, LoopTree, Prefetch, conjunction
+from hwgen.polyhedral.tree.loop_tree import Loop, LoopTree, Prefetch
 from hwgen.polyhedral.tree.terms import simplify
 from hwgen.spec.expression import (
     DTYPES,
@@ -19,6 +19,7 @@ from hwgen.spec.expression import (
     Expr,
     Name,
     add,
+    conjunction,
     multiply,
     substitute,
 )

@@ -15,7 +15,6 @@ from hwgen.polyhedral.tree.loop_tree import (
     Stage,
     Storage,
     Tensor,
-    conjunction,
     covers,
     first_of,
 )
@@ -25,6 +24,7 @@ from hwgen.spec.expression import (
     Const,
     Expr,
     Name,
+    conjunction,
     rename_tensors,
     replace_part,
     tensors_of,

@@ -12,7 +12,7 @@ from math import inf
 
 from hwgen.polyhedral.tree.build import unique
 from hwgen.polyhedral.tree.edit import find_stage, main_site, refuse, stages_of
-from hwgen.polyhedral.tree.loop_tree import LoopTree, Tensor, conjuncts, covers
+from hwgen.polyhedral.tree.loop_tree import LoopTree, Tensor, covers
 from hwgen.polyhedral.tree.placement import fresh_nest
 from hwgen.polyhedral.tree.terms import simplify
 from hwgen.spec.affine import affine
@@ -25,6 +25,7 @@ from hwgen.spec.expression import (
     Expr,
     Name,
     add,
+    conjuncts,
     map_accesses,
     substitute,
 )

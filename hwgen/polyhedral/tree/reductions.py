@@ -21,13 +21,12 @@ from hwgen.polyhedral.tree.loop_tree import (
     Stage,
     Storage,
     Tensor,
-    conjunction,
     map_blocks,
 )
 from hwgen.polyhedral.tree.placement import nest_beside
 from hwgen.polyhedral.tree.relations import carried
 from hwgen.polyhedral.tree.terms import apply, simplify
-from hwgen.spec.expression import Access, Call, Expr, Name, names, substitute
+from hwgen.spec.expression import Access, Call, Expr, Name, conjunction, names, substitute
 from hwgen.spec.typecheck import neutral
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hwgen.polyhedral.tree.loop_tree import Block, Homes, Loop, LoopTree, Node, Storage, conjunction
+from hwgen.polyhedral.tree.loop_tree import Block, Homes, Loop, LoopTree, Node, Storage
 from hwgen.polyhedral.tree.reductions import beginning
 from hwgen.polyhedral.tree.terms import simplify
 from hwgen.spec.expression import (
     Access,
     Expr,
     Name,
+    conjunction,
     rewrite,
     substitute,
 )
