@@ -47,7 +47,6 @@ LEFT = {
     "answers/primitives.md": 1,
     "answers/two-banks.md": 1,
     "chips.md": 9,
-    "cli.md": 35,
     "design/banks.md": 12,
     "design/host-cores.md": 18,
     "design/lanes-and-hardware-loops.md": 8,
