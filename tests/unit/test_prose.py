@@ -55,7 +55,6 @@ LEFT = {
     "design/runs-of-calls.md": 6,
     "design/schedule.md": 15,
     "design/synchronisation.md": 7,
-    "design/trees.md": 43,
     "emitted_c.md": 21,
     "errors/H0.md": 18,
     "errors/H1.md": 20,
