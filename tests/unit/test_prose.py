@@ -47,7 +47,6 @@ LEFT = {
     "answers/primitives.md": 1,
     "answers/two-banks.md": 1,
     "chips.md": 9,
-    "design/host-cores.md": 18,
     "emitted_c.md": 21,
     "errors/H0.md": 18,
     "errors/H1.md": 20,
