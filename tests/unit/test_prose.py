@@ -57,7 +57,6 @@ LEFT = {
     "errors/H6.md": 5,
     "errors/H7.md": 8,
     "pipeline.md": 9,
-    "schedule.md": 39,
     "spec.md": 41,
 }
 """Findings of pages that are still to be edited: these only become fewer."""
