@@ -164,16 +164,14 @@ DtypeOption = Annotated[
 ]
 JsonOption = Annotated[
     bool,
-    typer.Option(
-        "--json", help="Print one JSON object, which includes errors (docs/cli.md, JSON)."
-    ),
+    typer.Option("--json", help="Print one JSON object, which includes errors."),
 ]
 TrustOption = Annotated[
     bool,
     typer.Option(
         "--trust",
         help="Allow C with text of SPEC to run on this machine. Needed for a processor whose "
-        "file does not come with hwgen (SECURITY.md).",
+        "file does not come with hwgen (hwgen help H707).",
     ),
 ]
 SeedOption = Annotated[
