@@ -22,11 +22,11 @@ PAGES = ROOT / "docs" / "errors"
 EXAMPLES = ROOT / "tests" / "error"
 
 DEFECT = (
-    "Only a defect of hwgen causes it: nothing in a chip or workload is wrong. Report the chip, "
-    "the workload and the command; `hwgen simulate --schedule 1`, or other sizes, may give a "
-    "kernel without it."
+    "This is a defect of hwgen; nothing in your chip or workload is wrong. Report the chip, the "
+    "workload and the command. `hwgen simulate --schedule 1`, or other sizes, may give a kernel "
+    "without it."
 )
-"""What to do where no user can have caused it."""
+"""The repair of errors that no user can cause, unless the code has one of its own."""
 
 WIDTH = 100
 LANGUAGES = {".yaml": "yaml", ".json": "json", ".py": "python", ".sh": "sh"}
@@ -77,7 +77,7 @@ def _family(path: Path) -> Family:
 
 
 def _meaning(code: str, given: Mapping[str, Any]) -> Meaning:
-    repair = DEFECT if given.get("defect") else given["repair"]
+    repair = DEFECT if given.get("defect") and "repair" not in given else given["repair"]
     planted = Planted(**given["planted"]) if "planted" in given else None
     example = f"pages/{code}" if planted else given.get("example", "")
     return Meaning(

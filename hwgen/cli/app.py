@@ -13,7 +13,7 @@ from hwgen.cli.options import epilog
 
 app = typer.Typer(
     name="hwgen",
-    help="Compile a workload for the chip that a YAML file describes, and check the result.",
+    help="Compile workloads for a chip that a YAML file describes, and check the kernels.",
     epilog=epilog(
         "generate --spec CHIP --workload gemm -o out",
         "simulate --spec CHIP --workload gemm --set M=4",

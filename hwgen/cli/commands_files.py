@@ -43,9 +43,9 @@ def check(
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Validate a chip's file and say what is in it.
+    """Validate a chip's file; print a summary and hints, or its errors.
 
-    Every error in it is said at once, each with its line.
+    All errors are reported at once, each with its line.
     """
     with guarded("check" if as_json else ""):
         from hwgen.cli import inspect
@@ -58,7 +58,7 @@ def check(
         "init my_chip",
         "init my_chip --units 3 --sync events",
         "init my_chip --like CHIP",
-        "init my_chip --from accelforge arch.yaml     (sizes, rates and energies of that file)",
+        "init my_chip --from accelforge arch.yaml     (with sizes and rates of that file)",
     )
 )
 def init(
@@ -69,7 +69,7 @@ def init(
             min=1,
             max=3,
             metavar="N",
-            help="1: one unit does everything; 2: one moves data, one computes; 3: one loads, one "
+            help="1: one unit does everything. 2: one moves data, one computes. 3: one loads, one "
             "computes, one stores. Left out: 2.",
         ),
     ] = None,
@@ -78,14 +78,14 @@ def init(
         typer.Option(
             metavar=choices(Sync),
             parser=choice(Sync),
-            help="How units are ordered. Left out: tokens; none where there is one unit.",
+            help="How units are synchronised. Left out: tokens, or none for one unit.",
         ),
     ] = None,
     like: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
             metavar="SPEC",
-            help="Copy this chip's file under the new name instead.",
+            help="Copy this chip's file under the new name.",
             autocompletion=complete.chips,
         ),
     ] = None,
@@ -94,14 +94,15 @@ def init(
         typer.Option(
             "--from",
             metavar="FORM FILE",
-            help=f"Take the numbers of an architecture file; FORM: {', '.join(FORMS)}.",
+            help=f"Take the numbers from an architecture file. FORM: {' or '.join(FORMS)}.",
         ),
     ] = None,
 ) -> None:
-    """Write a first chip, a workload and a stub of the vendor's header here, to be changed.
+    """Write a first chip for you to change.
 
-    The chip is complete: it compiles a GEMM as it is. Nothing that is there is replaced, but for
-    the schemas that editors read.
+    Writes the chip's file, a workload and a stub of the vendor's header to the current folder. The
+    chip is complete: it compiles a GEMM unchanged. Existing files are kept, except the schemas that
+    editors read.
     """
     if source is not None and (like is not None or source[0] not in FORMS):
         said = "the copied chip has numbers of its own" if like else f"one of {', '.join(FORMS)}"
@@ -134,11 +135,12 @@ def init(
 
 @commands.command("list", epilog=epilog("list", "list --json"))
 def list_(
-    *, as_json: Annotated[bool, typer.Option("--json", help="As JSON, with whole texts.")] = False
+    *, as_json: Annotated[bool, typer.Option("--json", help="As JSON, not shortened.")] = False
 ) -> None:
-    """Show the chips and workloads that can be named: those here, and those that come with hwgen.
+    """List the chips and workloads that you can name.
 
-    A file here hides one of the same name that comes with hwgen.
+    These are files here and files that come with hwgen. A file here hides one of the same name that
+    comes with hwgen.
     """
     with guarded():
         from hwgen.cli import listing
@@ -149,7 +151,7 @@ def list_(
 @commands.command(epilog=epilog("schema > hwgen.schema.json", "schema --workload"))
 def schema(
     workload: Annotated[
-        bool, typer.Option("--workload", help="The schema of workload files instead.")
+        bool, typer.Option("--workload", help="Print the schema of workload files.")
     ] = False,
 ) -> None:
     """Print the JSON Schema of chip files."""

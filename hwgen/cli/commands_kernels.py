@@ -92,8 +92,8 @@ def generate(
         typer.Option(
             "--workload",
             metavar="W",
-            help="A file, or a name that `hwgen list` shows; may be repeated. "
-            "Left out: all that the chip can run.",
+            help="A file, or a name that `hwgen list` shows. May be repeated. Left out: every "
+            "workload that the chip can run.",
             autocompletion=complete.workloads,
         ),
     ] = None,
@@ -103,8 +103,8 @@ def generate(
         Optional[str],  # noqa: UP045
         typer.Option(
             metavar="NAME",
-            help=f"Print one stage's result: {', '.join(STAGES)}; for kernels that are loops on a "
-            f"processor {', '.join(NEST_STAGES)}.",
+            help=f"Print the result of one stage: {', '.join(STAGES)}. For a processor alone: "
+            f"{', '.join(NEST_STAGES)}.",
             autocompletion=complete.stages,
         ),
     ] = None,
@@ -115,8 +115,8 @@ def generate(
             "--output",
             metavar="DIR",
             parser=path,
-            help="Write NAME.c, NAME.h and NAME_model.c here; for firmware also what a program "
-            "needs to take them in.",
+            help="Write NAME.c, NAME.h and NAME_model.c to this folder. For firmware, also the "
+            "files that a program needs to include them.",
         ),
     ] = None,
     target: Annotated[
@@ -124,7 +124,7 @@ def generate(
         typer.Option(
             metavar=choices(TargetName),
             parser=choice(TargetName),
-            help="firmware: nothing takes memory from a heap; the caller gives a workspace.",
+            help="firmware: kernels use no heap; the caller provides a workspace.",
         ),
     ] = TargetName.HOST,
     weights: Annotated[
@@ -132,8 +132,8 @@ def generate(
         typer.Option(
             "--weights",
             metavar="T=FILE.npy",
-            help="With --target firmware: values of a constant, compiled in as the chip reads "
-            "them; may be repeated.",
+            help="With --target firmware: compile the values of a constant into the kernel, in "
+            "the layout that the chip reads. May be repeated.",
         ),
     ] = None,
     report: ReportOption = None,
@@ -150,16 +150,16 @@ def generate(
             "--plot",
             metavar="FILE.svg",
             parser=path,
-            help="With several values of a --set: write the picture of cycles against off-chip "
-            "bytes here too.",
+            help="With several values of a --set: also write a plot of cycles against off-chip "
+            "bytes.",
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compile workloads to C and report on them.
 
-    The report says what was decided, the cycles, and the lower bound on them. With several values
-    of a --set it is a table, and which of them are the best in cycles or off-chip bytes.
+    The report lists the compiler's decisions, the cycles and their lower bound. With several values
+    of a --set it is a table that marks the Pareto front in cycles and off-chip bytes.
     """
     swept = any("," in text for text in settings or ())
     of_one = {
@@ -236,7 +236,7 @@ def simulate(
         typer.Option(
             "--input",
             metavar="T=FILE.npy",
-            help="Values of an input tensor; may be repeated. Left out: random.",
+            help="Values of an input tensor. May be repeated. Left out: random.",
         ),
     ] = None,
     output_dir: Annotated[
@@ -245,7 +245,7 @@ def simulate(
             "--output-dir",
             metavar="DIR",
             parser=path,
-            help="Write every output as TENSOR.npy here.",
+            help="Write every output to this folder as TENSOR.npy.",
         ),
     ] = None,
     seed: SeedOption = 0,
@@ -254,15 +254,15 @@ def simulate(
     ] = Data.RANDOM,
     schedule: Annotated[
         int,
-        typer.Option(min=0, metavar="RANK", help="Take the schedule of this rank; 0: the best."),
+        typer.Option(min=0, metavar="RANK", help="Take the schedule of this rank; 0 is the best."),
     ] = 0,
     engine: Annotated[
         Engine,
         typer.Option(
             metavar=choices(Engine),
             parser=choice(Engine),
-            help="The simulator in Python, the emitted C (with $CFLAGS; of units, on the generated "
-            "C model), or both, the C where there is a compiler.",
+            help="python: run the simulator. c: run the emitted C, with $CFLAGS; for units on the "
+            "generated C model. both: run the C too if there is a compiler.",
         ),
     ] = Engine.BOTH,
     trust: TrustOption = False,
@@ -276,11 +276,11 @@ def simulate(
     no_cache: CacheOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a compiled workload, simulated and as C, and compare it with the reference.
+    """Run a compiled workload and compare it with a reference.
 
-    Prints the cycles, how busy each unit was, the traffic and conflicts. Exit status 1 where the
-    outputs differ. The C runs on this machine: of a processor's file from elsewhere, whose text it
-    holds, only with --trust.
+    It runs in the simulator and as emitted C. Prints cycles, how busy each unit was, traffic and
+    bank conflicts. The exit status is 1 if the outputs differ. The C runs on this machine. If it
+    contains text of a processor's file that does not come with hwgen, it runs only with --trust.
     """
     wanted = one(workload)
     if schedule and (script is not None or no_auto):
@@ -323,9 +323,9 @@ def explain(
     dtypes: DtypeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say how each intrinsic matches, or why it does not.
+    """Show how each intrinsic matches, or why it does not.
 
-    For each statement and intrinsic: the binding, or the first condition that fails and the
+    For each statement and intrinsic, prints the binding, or the first condition that fails and the
     nearest repair.
     """
     wanted = one(workload)

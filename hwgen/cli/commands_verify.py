@@ -39,10 +39,10 @@ commands = typer.Typer()
         "verify --spec CHIP",
         "verify --spec CHIP --workload gemm --examples 200 --seed 7",
         "verify --spec CHIP --schedules 1000",
-        "verify --schedules 1000         (on chips that are drawn too)",
-        "verify --chips 200 --seed 1     (of no chip: of chips that are drawn too)",
-        "verify --workloads 100          (what every chip compiles of natural workloads)",
-        "verify --workloads 100 --data special --engine both    (NaN, infinities; as C too)",
+        "verify --schedules 1000         (on random chips)",
+        "verify --chips 200 --seed 1     (random chips)",
+        "verify --workloads 100          (natural workloads, on every chip)",
+        "verify --workloads 100 --data special --engine both    (NaN, infinities; also as C)",
     ),
 )
 def verify(
@@ -62,7 +62,8 @@ def verify(
         typer.Option(
             "--workload",
             metavar="W",
-            help="May be repeated. Left out: every workload.",
+            help="A file, or a name that `hwgen list` shows. May be repeated. Left out: every "
+            "workload.",
             autocompletion=complete.workloads,
         ),
     ] = None,
@@ -70,15 +71,15 @@ def verify(
     dtypes: DtypeOption = None,
     examples: Annotated[
         Optional[int],  # noqa: UP045
-        typer.Option(min=1, metavar="N", help=f"Examples per workload; left out: {EXAMPLES}."),
+        typer.Option(min=1, metavar="N", help=f"Examples per workload. Left out: {EXAMPLES}."),
     ] = None,
     schedules: Annotated[
         Optional[int],  # noqa: UP045
         typer.Option(
             min=1,
             metavar="N",
-            help="Instead: N random schedules, on workloads, and without --spec on chips, drawn "
-            "too.",
+            help="Test N random schedules, on random workloads; without --spec also on random "
+            "chips.",
         ),
     ] = None,
     chips: Annotated[
@@ -86,7 +87,7 @@ def verify(
         typer.Option(
             min=1,
             metavar="N",
-            help="Instead: N random chips, or variants of SPEC, each with a workload drawn too.",
+            help="Test N random chips, or variants of SPEC, each with a random workload.",
         ),
     ] = None,
     natural: Annotated[
@@ -95,7 +96,7 @@ def verify(
             "--workloads",
             min=1,
             metavar="N",
-            help="Instead: N natural workloads; the share that SPEC, or every chip, compiles.",
+            help="Measure the share of N natural workloads that SPEC, or every chip, compiles.",
         ),
     ] = None,
     data: Annotated[
@@ -111,8 +112,8 @@ def verify(
         typer.Option(
             metavar=choices(Engine),
             parser=choice(Engine),
-            help="With --workloads: the simulator, the emitted C, or both; C is compiled as users "
-            "do, by each compiler found, in turn. Left out: the simulator.",
+            help="With --workloads: run the simulator, the emitted C, or both. C is compiled with "
+            "the flags of users, by each compiler found, in turn. Left out: the simulator.",
         ),
     ] = None,
     jobs: Annotated[
@@ -120,8 +121,8 @@ def verify(
         typer.Option(
             min=1,
             metavar="N",
-            help="With --chips, --schedules or --workloads: processes; left out: one for each "
-            "core.",
+            help="With --chips, --schedules or --workloads: number of processes. Left out: one "
+            "per core.",
         ),
     ] = None,
     output: Annotated[
@@ -131,18 +132,18 @@ def verify(
             "--output",
             metavar="DIR",
             parser=path,
-            help=f"With --chips: where failures are written; left out: {FAILURES}.",
+            help=f"With --chips: write failures to this folder. Left out: {FAILURES}.",
         ),
     ] = None,
     seed: SeedOption = 0,
     trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Look for a kernel that is wrong, with random sizes, data and schedules.
+    """Test kernels with random sizes, data and schedules.
 
-    Every example is compiled and checked in every way there is, the C of it too, which runs on this
-    machine: of a processor's file from elsewhere only with --trust. A failure is reduced to the
-    smallest one and printed as a command; the exit status is then 1.
+    Every example is compiled and run through every check. Some also run as C on this machine, so a
+    processor's file that does not come with hwgen needs --trust. A failure is reduced to the
+    smallest case and printed as a command. The exit status is then 1.
     """
     campaigns = {"--chips": chips, "--schedules": schedules, "--workloads": natural}
     asked = [option for option, count in campaigns.items() if count is not None]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 ABOUT = (
     "# A first chip: every number is assumed. Put your own in, with the page of the manual that "
-    "has it;\n# `hwgen check ${name}` after each change. All fields: docs/spec.md, or complete "
+    "has it;\n# `hwgen check ${name}` after each change. All fields: `hwgen schema`, or complete "
     "them in an editor."
 )
 

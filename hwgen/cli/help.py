@@ -23,14 +23,17 @@ def on(
         str,
         typer.Argument(
             metavar="TOPIC",
-            help="An error's code, as H422; how codes begin, as H4; or a command. Left out: all "
-            "commands.",
+            help="An error's code (H422), the beginning of codes (H4), or a command. Left out: "
+            "all commands.",
             show_default=False,
             autocompletion=topics,
         ),
     ] = "",
 ) -> None:
-    """Say what an error means, with an example and the repair, or how a command is called."""
+    """Explain an error's code or a command.
+
+    A code is explained with an example and the repair.
+    """
     if not re.fullmatch(r"[Hh]|[Hh]?\d{1,3}", topic):
         typer.echo(_usage(context, topic))
         return

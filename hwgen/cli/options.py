@@ -54,8 +54,8 @@ class Data(str, Enum):
 
 
 DATA_HELP = (
-    "How random tensors are drawn: extremes are the type's ends; special has NaN, infinities, "
-    "zeros and subnormal numbers among floats."
+    "Values of random tensors. extremes: the smallest and largest of the type; special: floats "
+    "with NaN, infinities, zeros and subnormal numbers among them."
 )
 
 
@@ -136,8 +136,8 @@ SetOption = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Set a parameter of the chip or a size of the workload; spec.NAME and workload.NAME "
-        "tell them apart. May be repeated.",
+        help="Set a parameter of the chip or a size of the workload. Write spec.NAME or "
+        "workload.NAME if both have the name. May be repeated.",
         autocompletion=complete.settings,
     ),
 ]
@@ -146,9 +146,9 @@ SweepOption = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Set a parameter of the chip or a size of the workload; spec.NAME and workload.NAME "
-        "tell them apart. May be repeated. With several values, NAME=8,16,32, every combination "
-        "is compiled into one table.",
+        help="Set a parameter of the chip or a size of the workload. Write spec.NAME or "
+        "workload.NAME if both have the name. May be repeated. Several values, NAME=8,16,32, "
+        "compile every combination and print one table.",
         autocompletion=complete.settings,
     ),
 ]
@@ -157,27 +157,25 @@ DtypeOption = Annotated[
     typer.Option(
         "--dtype",
         metavar="NAME=DTYPE",
-        help="Set a data type that the workload names (`dtypes:`), or that of one of its tensors, "
-        "as T=float16. May be repeated.",
+        help="Set a data type that the workload names (`dtypes:`) or the type of one tensor, as "
+        "T=float16. May be repeated.",
         autocompletion=complete.dtypes,
     ),
 ]
 JsonOption = Annotated[
     bool,
-    typer.Option(
-        "--json", help="Print one JSON object instead, errors included (docs/cli.md, JSON)."
-    ),
+    typer.Option("--json", help="Print one JSON object, which includes errors."),
 ]
 TrustOption = Annotated[
     bool,
     typer.Option(
         "--trust",
-        help="Compile and run C with text of SPEC on this machine: the file of a processor that "
-        "does not come with hwgen needs it (SECURITY.md).",
+        help="Allow C with text of SPEC to run on this machine. Needed for a processor whose "
+        "file does not come with hwgen (hwgen help H707).",
     ),
 ]
 SeedOption = Annotated[
-    int, typer.Option("--seed", min=0, metavar="S", help="Seed of everything random.")
+    int, typer.Option("--seed", min=0, metavar="S", help="Seed of all random choices.")
 ]
 SearchSecondsOption = Annotated[
     Optional[float],  # noqa: UP045
@@ -185,9 +183,9 @@ SearchSecondsOption = Annotated[
         "--search-seconds",
         min=0.0,
         metavar="N",
-        help="End the search for a schedule after N seconds too, with the best found until then, "
-        "which then depends on the machine; the report says so where a search was cut short. "
-        "Without this a search ends after an amount of work that is counted.",
+        help="Also end the search for a schedule after N seconds, with the best one found so far. "
+        "The result then depends on the machine, and the report says so if the search was cut "
+        "short. By default a search ends after a counted amount of work.",
     ),
 ]
 
@@ -210,8 +208,8 @@ ObjectiveOption = Annotated[
         "--objective",
         metavar=choices(ObjectiveName),
         parser=choice(ObjectiveName),
-        help="What the search looks for: the fewest cycles, off-chip bytes, or picojoules, which "
-        "takes a chip whose file has energies.",
+        help="What the search minimises: cycles, off-chip bytes (traffic) or picojoules. energy "
+        "needs a chip whose file gives energies.",
     ),
 ]
 SlackOption = Annotated[
@@ -221,15 +219,13 @@ SlackOption = Annotated[
         min=0.0,
         max=MOST_SLACK,
         metavar="PERCENT",
-        help="Of kernels at most so much slower than the fastest, take the one that moves the "
-        "fewest off-chip bytes; half a per cent where it is left out.",
+        help="Accept a kernel this much slower than the fastest if it moves fewer off-chip bytes. "
+        "Left out: half a per cent.",
     ),
 ]
 CacheOption = Annotated[
     bool,
-    typer.Option(
-        "--no-cache", help="Search even where an earlier run kept its result; keep nothing."
-    ),
+    typer.Option("--no-cache", help="Neither use nor keep cached results of searches."),
 ]
 ReportOption = Annotated[
     Optional[Path],  # noqa: UP045
@@ -237,8 +233,8 @@ ReportOption = Annotated[
         "--report",
         metavar="PATH",
         parser=path,
-        help="Write an HTML page of each kernel: a folder, or a file that ends in .html. A file "
-        "that ends in .svg: a picture of its timeline and memories.",
+        help="Write an HTML page of each kernel, to a folder or a file that ends in .html. To a "
+        "file that ends in .svg, write a picture of the timeline and memories.",
     ),
 ]
 TraceOption = Annotated[
@@ -247,8 +243,8 @@ TraceOption = Annotated[
         "--trace",
         metavar="PATH",
         parser=path,
-        help="Write a trace of each kernel that Perfetto and chrome://tracing open: a folder, or "
-        "a file that ends in .json.",
+        help="Write a trace of each kernel for Perfetto or chrome://tracing, to a folder or a "
+        "file that ends in .json.",
     ),
 ]
 ScriptOption = Annotated[
@@ -257,10 +253,10 @@ ScriptOption = Annotated[
         "--script",
         metavar="FILE",
         parser=path,
-        help="Start from a schedule script, as `generate --stage script` prints it, and let the "
-        "scheduler go on.",
+        help="Start from a schedule script, as `generate --stage script` prints it. The scheduler "
+        "completes it.",
     ),
 ]
 NoAutoOption = Annotated[
-    bool, typer.Option("--no-auto", help="Take the script's schedule as it is.")
+    bool, typer.Option("--no-auto", help="Add nothing to the script's schedule.")
 ]

@@ -165,7 +165,9 @@ class Compiled(Brief, ABC):
         if self.packing:
             tensors = ", ".join(sorted(self.packing))
             count = round(sum(self.packing.values()))
-            found.append(f"the host packs {tensors} in {count:,} instructions, not in these cycles")
+            found.append(
+                f"the host packs {tensors} in {count:,} instructions, not included in the cycles"
+            )
         return tuple(found)
 
     @cached_property

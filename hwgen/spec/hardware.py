@@ -392,7 +392,7 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class CodeTemplates:
-    """C text around the calls; sandboxed templates, see `docs/spec.md` for their variables."""
+    """C text around the calls: sandboxed templates. `docs/spec-reference.md` has their names."""
 
     includes: tuple[str, ...]
     prologue: str

@@ -30,7 +30,7 @@ class ParameterSchema(Model):
     """A number that users may set from outside."""
 
     value: IntExpr
-    """The default; an expression may use the parameters above it."""
+    """The default. An expression may use the parameters above it."""
     range: IntExpr | None = None
     """Values that may be set, as `low..high`; left out: any."""
     description: str = ""
@@ -53,92 +53,96 @@ class PortsSchema(Model):
 
 
 class BanksSchema(Model):
-    """Physical parts of a memory that serve calls, accesses of a call, or threads, side by side."""
+    """Physical parts of a memory that serve calls, accesses of one call, or threads, in
+    parallel."""
 
     count: IntExpr
-    """How many; each is a contiguous, equal part of the addresses, unless they are interleaved."""
+    """Number of banks. Each is a contiguous, equal part of the addresses, unless they are
+    interleaved."""
     ports: Annotated[
         Annotated[IntExpr, Tag("<short>")] | Annotated[PortsSchema, Tag("<fields>")],
         Discriminator(kind_of),
     ] | None = None  # fmt: skip
-    """Of each bank: calls that use it at once, whether they read or write, or `{read, write}`;
-    scratchpads only, which need it."""
+    """Ports of each bank: how many calls use it at once, whether they read or write, or `{read,
+    write}` for separate ports. Scratchpads only, which need it."""
     interleave: IntExpr = 0
-    """So many consecutive entries lie in one bank, the next ones in the next bank, and so on in
-    turn; 0: each bank is contiguous. Scratchpads only."""
+    """Number of consecutive entries in one bank, before the next bank follows; 0: each bank is
+    contiguous. Scratchpads only."""
     bytes: IntExpr | None = None
-    """Bytes next to each other in one bank; the next bytes are in the next bank; workspaces only,
-    which need it."""
+    """Number of consecutive bytes in one bank, before the next bank follows. Workspaces only, which
+    need it."""
 
 
 class EnergySchema(Model):
-    """What calls' accesses of a memory take."""
+    """Energy of the accesses that calls make to a memory."""
 
     read: RateExpr
-    """Picojoules for each byte that is read."""
+    """Picojoules for each byte read."""
     write: RateExpr
-    """Picojoules for each byte that is written."""
+    """Picojoules for each byte written."""
 
 
 class MemorySchema(Model):
     """One address space."""
 
     kind: Literal["offchip", "scratchpad", "workspace"]
-    """`offchip`: holds the kernel's arguments. `scratchpad`: addressed by the program. `workspace`:
-    where a processor's code keeps buffers."""
+    """`offchip`: holds the kernel's arguments. `scratchpad`: on chip, addressed by the program.
+    `workspace`: where a processor's code keeps its buffers."""
     dtype: Dtype | None = None
-    """Data type of an element; scratchpads only."""
+    """Data type of an element. Scratchpads only."""
     entry: list[IntExpr] = Field(default=[], examples=[[1, 16]])
-    """Extents of the dense array that one address selects; left out: single elements; scratchpads
+    """Extents of the dense array that one address selects; left out: single elements. Scratchpads
     only."""
     size: IntExpr | None = None
-    """Capacity, as `32 KiB` or a number of bytes; left out: a workspace without a limit; not off
-    chip."""
+    """Capacity, as `32 KiB` or a number of bytes; left out: a workspace without a limit. Not for
+    off-chip memory."""
     shared: bool = False
-    """The host's own off-chip memory: calls take its pointers, plain tensors are used in place."""
+    """True for the host's own memory: calls take its pointers, and tensors in plain layout are used
+    in place. Off-chip memory only."""
     addressing: Literal["entries", "elements"] = "entries"
-    """What one step of an off-chip address is: all that an operand covers at once, or one element;
-    off-chip memory only."""
+    """Step of an off-chip address: everything that the operand covers at once (`entries`), or one
+    element (`elements`). Off-chip memory only."""
     bus: Name | None = None
-    """The bus that leads to this memory; off-chip memory only."""
+    """The bus that leads to this memory. Off-chip memory only."""
     constants_only: bool = False
-    """Holds constant inputs alone, such as weights; off-chip memory besides that for the rest."""
+    """True if it holds only constant inputs, such as weights. Another off-chip memory must hold the
+    rest."""
     identifiers: dict[Name, str | int] = Field(default={})
-    """Values that templates may name, as `{{ operand.memory.NAME }}`; not of workspaces."""
+    """Values that templates may name, as `{{ operand.memory.NAME }}`. Not for workspaces."""
     banks: BanksSchema | None = None
-    """Banks and their ports; not off chip. Left out: any number of calls at once."""
+    """Banks and their ports; left out: any number of calls at once. Not for off-chip memory."""
     energy: EnergySchema | None = None
-    """What accesses by calls take; not of workspaces. Left out: nothing."""
+    """Energy of accesses by calls; left out: zero. Not for workspaces."""
     addresses: Literal["computed", "literal"] = "computed"
-    """`literal`: a register file; every address of it is a number in the C code, so the loops that
-    would compute one are written out. Scratchpads only."""
+    """`literal`: a register file. Every address is a number in the C code, so loops that would
+    compute one are unrolled. Scratchpads only."""
     declare: Template = ""
-    """C text where calls that use it begin, at the start of the kernel or of a parallel loop's body
-    (`parallel`): an array, or, with `addresses: literal`, a variable for each of the `entries` that
-    they use, a list of numbers; scratchpads only."""
+    """C text at the start of the kernel, or of a parallel loop's body (`parallel`), if calls there
+    use the memory. It declares an array or, with `addresses: literal`, a variable for each number
+    in the list `entries`. Scratchpads only."""
     shared_by: SharedBy = "kernel"
     """Who sees one buffer of a workspace: the whole `kernel`, the threads of one `block`, or one
-    `thread`. Who shares a scratchpad: all of the `kernel`, or the units of one `thread`, as each
-    worker of the processor's parallel loops has a copy of its own."""
+    `thread`. A scratchpad is shared by the whole `kernel`, or by the units of one `thread`: then
+    each worker of the processor's parallel loops has its own copy."""
     align: IntExpr | None = None
-    """Every buffer, or off-chip image, starts at a multiple of so many bytes, a power of two; left
-    out: 64 in a workspace, and off chip what `malloc` and the operands' `address` need; not of
-    scratchpads."""
+    """Every buffer or off-chip image begins at a multiple of this number of bytes, a power of two.
+    Left out: 64 in a workspace; off chip, as far as `malloc` and the operands' `address` imply. Not
+    for scratchpads."""
     allocate: Template = ""
-    """Code of a buffer; names `type`, `name`, `elements`, `bytes` and, with `pool`,
-    `address_bytes`; workspaces only, which need it."""
+    """C text that declares or allocates a buffer. It names `type`, `name`, `elements`, `bytes` and,
+    with `pool`, `address_bytes`. Workspaces only, which need it."""
     free: Template = ""
-    """Gives a buffer back; names the same; workspaces only."""
+    """C text that frees a buffer, with the same names. Workspaces only."""
     pool: Template = ""
-    """Code of one array of `bytes` that holds every buffer at a fixed address; left out: each
-    buffer is allocated by itself; workspaces only."""
+    """C text of one array of `bytes` that holds every buffer at a fixed address; left out: each
+    buffer is allocated by itself. Workspaces only."""
 
 
 class BurstSchema(Model):
-    """How transfers are cut."""
+    """How transfers are divided."""
 
     beats: IntExpr
-    """Beats of one burst at most."""
+    """Most beats of one burst."""
     boundary_bytes: IntExpr
     """A burst never crosses a multiple of this address."""
 
@@ -147,30 +151,31 @@ class ChannelSchema(Model):
     """One direction of a bus."""
 
     latency_cycles: IntExpr
-    """Read: from a request to its first beat. Write: from the last beat to the response."""
+    """Read: cycles from a request to its first beat. Write: cycles from the last beat to the
+    response."""
     in_flight_bursts: IntExpr
-    """Bursts outstanding at once."""
+    """Most bursts outstanding at once."""
     request_cycles: IntExpr = 1
-    """From one request of a reader, or of a writer, to its next at least; requests of others may
-    lie between."""
+    """Fewest cycles between two requests of the same reader or writer. Requests of others may lie
+    between."""
     cycles_per_entry: IntExpr = 0
-    """Cycles that each entry takes at least, however few its beats."""
+    """Fewest cycles for each entry, however few its beats."""
 
 
 class ReadChannelSchema(ChannelSchema):
-    """The direction of a bus that is read."""
+    """The read direction of a bus."""
 
     last_beat_blocks_request: bool = False
-    """No request is made in a cycle in which the last beat of a burst arrives, of any reader."""
+    """No reader makes a request in a cycle in which the last beat of any burst arrives."""
 
 
 class WriteChannelSchema(ChannelSchema):
-    """The direction of a bus that is written."""
+    """The write direction of a bus."""
 
     posted_bursts: IntExpr = 0
-    """Bursts that wait in a buffer until they are on their way: a call ends when the buffer has its
-    last one, and what reads the tensor then waits for it to be written; 0: a call ends with the
-    last response."""
+    """Bursts that a write buffer holds. A call ends when its last burst is in the buffer, and a
+    later reader of the tensor waits until it is written. 0: no buffer, so a call ends with the last
+    response."""
 
 
 class BusSchema(Model):
@@ -181,19 +186,19 @@ class BusSchema(Model):
     burst: BurstSchema
     """How transfers are cut into bursts."""
     read: ReadChannelSchema
-    """Towards the chip."""
+    """Transfers to the chip."""
     write: WriteChannelSchema
-    """Away from the chip."""
+    """Transfers from the chip."""
     priority: list[Name] = Field(default=[])
-    """Who is served first: intrinsics and micro-kernel loads that read, and `fetch`; left out:
-    fetch, then micro-kernel loads, then intrinsics as they stand in this file."""
+    """Readers, the first served first: intrinsics and micro-kernel loads that read, and `fetch`.
+    Left out: fetch, then micro-kernel loads, then intrinsics in the order of this file."""
 
 
 class UnitSchema(Model):
     """An engine that runs its calls in order."""
 
     queue_entries: IntExpr = 0
-    """Calls that wait in front of it at most; 0: no limit."""
+    """Most calls in its queue, the running one included; 0: no limit."""
     identifiers: dict[Name, str | int] = Field(default={})
     """Values that templates may name, as `{{ unit.NAME }}`."""
 
@@ -204,87 +209,89 @@ class FetchSchema(Model):
     bus: Name
     """The bus that calls are read over."""
     first_cycles: IntExpr
-    """Until the first group of calls has arrived."""
+    """Cycles until the first group of calls has arrived."""
     group_calls: IntExpr
     """Calls that arrive together."""
     group_cycles: IntExpr
-    """Between one group and the next."""
+    """Cycles between one group and the next."""
     call_bytes: IntExpr
     """Bytes of one call."""
 
 
 class UnrollSchema(Model):
-    """Loops around calls that the compiler of the emitted C unrolls: the innermost of a run. What a
-    call needs is then a constant there, or the same in all iterations of the loops around."""
+    """Loops around calls that the C compiler unrolls: the innermost of a run. Operands of calls are
+    then constants, or the same in all iterations of the loops around."""
 
     extent: IntExpr
     """Range of iterations."""
     emit: Template
-    """The line before the loop; names `extent`, its iterations."""
+    """The line before the loop. It names `extent`, the number of iterations."""
 
 
 class IssueSchema(Model):
-    """A host core that issues instructions one by one; it waits where a unit's queue is full."""
+    """A host core that issues instructions one by one, and waits if a unit's queue is full."""
 
     cycles: IntExpr
-    """From one instruction to the next."""
+    """Cycles from one instruction to the next."""
     operand_cycles: IntExpr = 0
-    """To compute what an instruction is given for one operand, each time that it is another one."""
+    """Cycles to compute the address of one operand, each time that it changes."""
     loop_cycles: IntExpr = 0
-    """Of an iteration of a loop around calls that is not unrolled."""
+    """Cycles of each iteration of a loop around calls that is not unrolled."""
     unroll: UnrollSchema | None = None
     """Which loops are unrolled; left out: none."""
 
 
 class MicroKernelLoadSchema(Model):
-    """What it costs to bring a micro-kernel into the chip, when it is first called."""
+    """Cost of loading a micro-kernel into the chip, when it is first called."""
 
     name: Name
     """Name in timelines and in the bus's priority."""
     cycles: IntExpr
-    """Duration; may use `operations`, `transfer`, `bursts` and `beats`."""
+    """Duration. It may name `operations`, `transfer`, `bursts` and `beats`."""
 
 
 class MicroKernelSchema(Model):
-    """A memory of micro-operations that intrinsics are programs of."""
+    """A memory of micro-operations. Some intrinsics are programs of these."""
 
     capacity_operations: IntExpr
-    """Micro-operations of all micro-kernels of one kernel together."""
+    """Most micro-operations of all micro-kernels of one kernel together."""
     rewrite_distance: IntExpr = 1
-    """A micro-operation writes another address than the `rewrite_distance - 1` before it."""
+    """A micro-operation must not write the address that any of the `rewrite_distance - 1` before it
+    writes."""
     max_variants: IntExpr = 1
-    """Base addresses that one micro-kernel may be built with."""
+    """Most base addresses with which one micro-kernel is built."""
     operation_bytes: IntExpr
     """Bytes of one micro-operation."""
     bus: Name
     """The bus that micro-operations are read over."""
     load: MicroKernelLoadSchema
-    """What bringing it into the chip costs."""
+    """Cost of loading one into the chip."""
     define: Template
-    """C text of the definition; names `name`, `loops`, `sequence`, `bases`, `values`' entries
+    """C text of the definition. It names `name`, `loops`, `sequence`, `bases`, `values`' entries
     and immediates."""
 
 
 class OperandSchema(Model):
-    """Where an operand of an intrinsic lives; its shape and access follow from the semantics."""
+    """Where an operand of an intrinsic is. Its shape and access follow from the semantics."""
 
     memory: Name
-    """The memory it is in, or `any`: wherever the processor reaches it by a pointer."""
+    """Its memory, or `any`: wherever the processor reaches it by a pointer."""
     strides: list[IntExpr] | None = Field(default=None, examples=[["any", 1]])
-    """With `memory: any`: elements from one index to the next in each dimension: a number, a
-    range, or `any`; left out: dense, row-major."""
+    """With `memory: any`: the elements from one index to the next in each dimension, as a number, a
+    range or `any`; left out: dense, row-major."""
     dtype: Dtype | None = None
-    """Data type; needed off chip and with `memory: any`, the memory's own on chip."""
+    """Data type. It is needed off chip and with `memory: any`; on chip it is the memory's own."""
     address: RangeExpr | None = None
-    """Range of its base address, in entries, as its field holds it, such as `0..2032 step 16` for
-    multiples of 16; an operand of several entries covers those behind its base too, at the last
-    address as at any other. It may reach past the memory, of which nothing more is used then. Left
+    """Range of its base address in entries, as the instruction's field holds it; `0..2032 step 16`
+    holds multiples of 16. An operand of several entries covers those after its base too, at the
+    last address as at any other. The range may exceed the memory, and the excess is not used. Left
     out: all of the memory."""
     written_by: list[Name] = Field(default=[])
-    """The last writer of what it reads must be one of these intrinsics; left out: any."""
+    """One of these intrinsics must be the last writer of every entry that it reads; left out:
+    any."""
     same_as: Name | None = None
-    """The written operand, where this one has fields of its own that must hold the same: every call
-    gives both one address and the same strides; left out: it may be anywhere."""
+    """The written operand that this one must equal: every call gives both the same address and
+    strides. For operands in place that have fields of their own. Left out: no condition."""
 
 
 class LoopSchema(Model):
@@ -295,11 +302,11 @@ class LoopSchema(Model):
     strides: dict[Name, RangeExpr] = Field(
         default={}, examples=[{"dst": "dense", "src": "0..1023"}]
     )
-    """Entries that each operand moves per step: a number, a range, a list, powers as `2**(0..7)`,
-    or `dense` (the next inner loop's stride times its extent). An operand not named does not
-    move."""
+    """Entries by which each step moves an operand: a number, a range, a list, powers as
+    `2**(0..7)`, or `dense`, the next inner loop's stride times its extent. An operand not named
+    does not move."""
     lanes: Literal["any", "all"] = "any"
-    """`all`: it runs more than once only in calls in which all lanes take part."""
+    """`all`: it repeats only in calls in which all lanes take part."""
 
 
 class ImmediateSchema(Model):
@@ -316,7 +323,7 @@ class MicroKernelUseSchema(Model):
     """The intrinsic is a micro-kernel."""
 
     kind: Name
-    """Which entry of `micro_kernels`."""
+    """The entry of `micro_kernels`."""
     values: dict[Name, str | int] = Field(default={})
     """Values that the definition's template may name."""
 
@@ -327,24 +334,24 @@ class ConfigurationSchema(Model):
     unit: Name
     """The unit that writes it, in order with its calls."""
     registers: list[dict[Name, str | int]] = Field(default=[{}])
-    """Copies that may hold different values, each with values that templates may name."""
+    """Copies that can hold different values. Each may have values that templates name."""
     fields: list[Name]
-    """What one register holds."""
+    """Fields of each register."""
     emit: Template
-    """C text that writes one register; names the fields and `register`."""
+    """C text that writes one register. It names the fields and `register`."""
     cycles: IntExpr = 1
-    """What writing one takes."""
+    """Duration of writing one register."""
 
 
 class StationarySchema(Model):
-    """An operand that the unit holds while calls with the same address of it follow each other."""
+    """An operand that the unit holds while consecutive calls have the same address for it."""
 
     operand: Name
-    """The operand; it does not move in hardware loops."""
+    """The operand. It does not move in hardware loops."""
     cycles: IntExpr
-    """What bringing another one in takes."""
+    """Cycles to bring another one in."""
     overlaps: bool = True
-    """It is brought in beside the call before; `false`: the unit does nothing else meanwhile, and
+    """It is brought in during the call before; `false`: the unit does nothing else meanwhile, and
     the first call that uses it takes that much longer."""
 
 
@@ -354,50 +361,50 @@ class IntrinsicSchema(Model):
     unit: Name | None = None
     """The unit it runs on; left out: the processor."""
     iterators: dict[Name, IntExpr] = Field(default={}, examples=[{"i": 16, "j": "1..16"}])
-    """The lanes of the semantics and their extents; as `1..16`, a call may let fewer take part."""
+    """The lanes of the semantics and their extents. With a range such as `1..16`, a call may use
+    fewer lanes."""
     semantics: Lines
     """Statements over the iterators, as `dst[b, o] += src[b, i] * wgt[o, i]`."""
     operands: dict[Name, OperandSchema] = Field(
         examples=[{"dst": {"memory": "acc"}, "src": {"memory": "inp"}}]
     )
-    """Where each operand of the semantics lives."""
+    """Where each operand of the semantics is."""
     nan: NanRule = "propagate"
-    """What `max(a, b)` and `min(a, b)` of floats give where an operand is NaN; `c max= x` is
-    `c = max(c, x)`. `propagate`: NaN, as the language has it. `second`: b, whichever is NaN.
-    `number`: the other one. `any`: nothing is said of it. See "NaN" in docs/spec.md."""
+    """Result of `max(a, b)` and `min(a, b)` of floats if an operand is NaN; `c max= x` is `c =
+    max(c, x)`. `propagate`: NaN, as in the language. `second`: b, whichever is NaN. `number`: the
+    other one. `any`: not specified."""
     temporaries: dict[Name, Dtype] = Field(default={}, examples=[{"t": "int32"}])
-    """Values that statements hand to later ones and that are stored nowhere, with their types."""
+    """Values that statements pass to later ones and store nowhere, with their types."""
     loops: dict[Name, LoopSchema] = Field(default={})
     """Hardware loops around the semantics, outermost first."""
     software_loops: IntExpr = 0
-    """C loops that may be written around the call, with constant steps; what they repeat counts as
-    one call, of `cycles` per iteration."""
+    """Most C loops around a call, with constant strides. The call with its loops counts as one
+    call, with `cycles` for each iteration."""
     instructions: IntExpr = 1
     """Instructions that the host issues for one call."""
     stationary: StationarySchema | None = None
-    """An operand that is brought in once for consecutive iterations of software loops; left out:
-    none."""
+    """An operand that the unit holds through consecutive iterations of C loops; left out: none."""
     immediates: dict[Name, ImmediateSchema] = Field(default={})
     """Constants inside a call."""
     configuration: dict[Name, dict[Name, Template]] = Field(default={})
-    """By configuration, what each field must hold when the call is issued: C text over extents and
-    strides of loops, immediates and parameters."""
+    """For each configuration, the value that each field must have when the call is issued: C text
+    over extents and strides of loops, immediates and parameters."""
     micro_kernel: MicroKernelUseSchema | None = None
-    """The program of micro-operations that the intrinsic is; left out: it is none."""
+    """The program of micro-operations that implements the intrinsic; left out: none."""
     iterations_per_cycle: IntExpr = 0
-    """Iterations whose accesses interleaved banks serve at once, as `bank_cycles` counts them; 0:
-    the call's own accesses never wait for each other."""
+    """Most iterations whose accesses interleaved banks serve in one cycle, for `bank_cycles`; 0: a
+    call's own accesses never wait for each other."""
     result_latency_iterations: IntExpr = 0
-    """An iteration that touches what an earlier one wrote comes at least this many after it."""
+    """An iteration may touch a value that an earlier one wrote only this many iterations later."""
     cycles: IntExpr
-    """Duration, a fraction rounded up; may use `iterations`, loops' names, `transfer`, `bursts`,
-    `beats` and, with `iterations_per_cycle`, `bank_cycles`: the cycles that banks take to serve its
+    """Duration; a fraction is rounded up. It may name `iterations`, loops, `transfer`, `bursts`,
+    `beats` and, with `iterations_per_cycle`, `bank_cycles`: the cycles in which banks serve its
     accesses."""
     energy: RateExpr | None = None
-    """Picojoules of a call beside its accesses of memories, of each where C loops repeat it; may
-    use `iterations` and loops' names; on units only. Left out: nothing."""
+    """Picojoules of a call in addition to its accesses of memories, for each call if C loops repeat
+    it; left out: zero. It may name `iterations` and loops. On units only."""
     emit: Template
-    """C text of a call; names operands, loops, immediates, `unit`, `kernel`, parameters."""
+    """C text of a call. It names operands, loops, immediates, `unit`, `kernel` and parameters."""
 
 
 class CodeSchema(Model):
@@ -406,26 +413,28 @@ class CodeSchema(Model):
     includes: list[str] = Field(default=[])
     """Headers, with their brackets or quotes."""
     definitions: Template = ""
-    """At file scope, before the kernel: functions and types; for processors."""
+    """Functions and types at file scope, before the kernel. For processors."""
     reserved: list[ReservedName] = Field(default=[])
-    """Names of the headers that no variable or function of a kernel may have, such as macros; with
-    a final `*`, all names that begin so."""
+    """Names in the headers, such as macros, that no variable or function of a kernel may have. A
+    final `*` reserves all names with this beginning."""
     handle_type: str = "void *"
-    """Type of an off-chip buffer's handle; `const` stands before it where an input is in place."""
+    """Type of an off-chip buffer's handle. `const` comes before it if an input is in place."""
     prologue: Template = ""
-    """At the start of the kernel."""
+    """C text at the start of the kernel."""
     epilogue: Template = ""
-    """At the end of the kernel: waits until all calls are done; needed where calls write the host's
-    own (`shared`) memory by pointers."""
+    """C text at the end of the kernel, which waits until all calls are done. Needed if calls write
+    the host's own (`shared`) memory by pointers."""
     allocate: Template | None = None
-    """Gets an off-chip buffer; names `buffer`, `bytes` and `memory`. This and the next three are
-    needed with units; a processor without them uses the caller's arrays in place."""
+    """Allocates an off-chip buffer. It names `buffer`, `bytes`, `align` and `memory`. This field
+    and the next three are needed with units; a processor without them uses the caller's arrays in
+    place."""
     free: Template | None = None
-    """Gives it back; names `buffer` and `memory`; needed with units."""
+    """Frees the buffer. It names `buffer` and `memory`. Needed with units."""
     to_device: Template | None = None
-    """Copies to it; names `buffer`, `host`, `bytes` and `memory`; needed with units."""
+    """Copies to the buffer. It names `buffer`, `host`, `bytes` and `memory`. Needed with units."""
     from_device: Template | None = None
-    """Copies from it; names `buffer`, `host`, `bytes` and `memory`; needed with units."""
+    """Copies from the buffer. It names `buffer`, `host`, `bytes` and `memory`. Needed with
+    units."""
 
 
 class HardwareSchema(Model):
@@ -436,28 +445,29 @@ class HardwareSchema(Model):
     name: Name
     """The chip's name."""
     description: str = ""
-    """What it is, and where its numbers come from."""
+    """What the chip is, and where its numbers come from."""
     parameters: dict[Name, Parameter] = Field(default={})
     """Numbers that expressions may use and users may set."""
     memories: dict[Name, MemorySchema]
-    """Address spaces; with units one at least is off chip, without `constants_only`."""
+    """Address spaces. With units, at least one is off chip and without `constants_only`."""
     buses: dict[Name, BusSchema] = Field(default={})
     """Paths to off-chip memory."""
     units: dict[Name, UnitSchema] = Field(default={})
     """Engines."""
     fetch: FetchSchema | None = None
-    """How calls reach the units; left out: at once."""
+    """How calls reach the units; left out: they are there at once."""
     issue: IssueSchema | None = None
     """A host core that issues calls, in place of `fetch`."""
     synchronization: AnySynchronization | None = None
-    """How calls on different units are ordered; needed with units."""
+    """How calls on different units are ordered. Needed with units."""
     micro_kernels: dict[Name, MicroKernelSchema] = Field(default={})
     """Memories of micro-operations."""
     intrinsics: dict[Name, IntrinsicSchema] = Field(default={})
-    """Everything the units do, and what the processor has special code for."""
+    """Everything that the units do, and functions that the processor has for particular
+    computations."""
     configurations: dict[Name, ConfigurationSchema] = Field(default={})
     """State that calls depend on."""
     processor: ProcessorSchema | None = None
-    """A machine that runs any statement as code; left out: units alone."""
+    """A machine that runs any statement as code; left out: units only."""
     code: CodeSchema | None = None
-    """C text around the calls; needed with units."""
+    """C text around the calls. Needed with units."""

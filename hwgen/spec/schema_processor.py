@@ -15,7 +15,7 @@ PragmaName = Annotated[str, StringConstraints(pattern=PRAGMA_NAME_PATTERN)]
 
 
 class CacheSchema(Model):
-    """A memory that hardware fills by itself; only the cost model reads it."""
+    """A memory that hardware fills by itself. Only the cost model uses it."""
 
     size: IntExpr
     """Capacity, as `32 KiB` or a number of bytes."""
@@ -24,82 +24,84 @@ class CacheSchema(Model):
     shared_by: SharedBy = "thread"
     """Who shares one: one worker's `thread`, a `block`, or the whole `kernel`."""
     usable_share: RateExpr = 0.6
-    """Part of it that a tile may fill and stay there beside what else passes through; at most 1;
-    the default is assumed."""
+    """Share of it that a tile can fill and keep while other data passes through, at most 1. The
+    default is an assumption."""
 
 
 class CodeCostsSchema(Model):
-    """What code costs on a processor, for the search of schedules alone. Every default is assumed,
-    as of a desktop core, or, where only threads and blocks have it, of a GPU."""
+    """Costs of code on a processor, for the search of schedules only. Every default is an
+    assumption: for a desktop core or, in fields about threads and blocks, for a GPU."""
 
     registers: RateExpr = 16
-    """Vector registers, or, without vectors, any: the sums of one tile, and what they are made of,
-    stay in them."""
+    """Vector registers, or any registers if there are no vectors. The sums of one tile and their
+    operands stay in them."""
     loads_per_cycle: RateExpr = 2
     """Loads of one worker per cycle."""
     sum_cycles: RateExpr = 4
-    """Cycles until what an operation adds to a sum can go into the next one."""
+    """Latency of an addition to a sum, until the next one can use the result."""
     gather_cycles: RateExpr = 2
-    """Cycles of each element that is read or written by itself, as its neighbours lie apart."""
+    """Cycles of each element that is read or written by itself, because its neighbours are not
+    adjacent in memory."""
     reach_bytes: RateExpr = 1024
-    """Steps through memory from which on no prefetcher of the hardware helps."""
+    """Smallest stride in bytes at which no hardware prefetcher helps."""
     far_cycles: RateExpr = 1
-    """Cycles that each load adds whose steps are that far, and each row that is copied from that
-    far past the one before."""
+    """Cycles added to each load with at least that stride, and to each copied row that begins that
+    far from the last."""
     step_cycles: RateExpr = 0.5
-    """Cycles that each step of a sum adds to those of a tile: its loop, and addresses."""
+    """Cycles that each step of a sum adds to those of a tile, for its loop and addresses."""
     uneven_factor: RateExpr = 4
-    """How many times as long a tile takes whose size is known only when it runs."""
+    """Slowdown of a tile whose size is known only at run time."""
     serial_share: RateExpr = 0.1
-    """Part of what keeps one resource busy (arithmetic, a cache, memory) that does not pass beside
-    what keeps the busiest one; at most 1."""
+    """Share of the time of a less busy resource (arithmetic, a cache, memory) that does not overlap
+    the busiest one, at most 1."""
     barrier_cycles: RateExpr = 40
     """Cycles of a barrier of the threads of a block."""
     hiding_threads: RateExpr = 4
-    """Threads of a block for each operation per cycle at which their latencies are hidden."""
+    """Threads of a block for each operation per cycle that are enough to hide latencies."""
     apart_factor: RateExpr = 8
-    """How many times as long elements take that threads touch apart from each other, as those of 4
-    bytes where memory moves 32 at least."""
+    """Slowdown of accesses that threads make to elements apart from each other, for example of 4
+    bytes where memory moves at least 32."""
 
 
 class InstructionsSchema(Model):
-    """Instructions that scalar code retires, as a compiler makes it of the emitted C. Every default
-    but `call` is counted, for RV64GC: gcc 12.2 at -O2 -ffp-contract=off, run in an emulator."""
+    """Instructions that scalar code retires, as a compiler translates the emitted C. Every default
+    but `call` was counted on RV64GC: gcc 12.2 at -O2 -ffp-contract=off, run in an emulator."""
 
     memory: RateExpr = 1
-    """To load or to store an element."""
+    """A load or a store of an element."""
     operation: RateExpr = 1
-    """Of a sum, a product, a shift, a comparison, a conversion between integers and floats."""
+    """A sum, a product, a shift, a comparison, or a conversion between integers and floats."""
     address: RateExpr = 1
-    """Of an array's address, in each iteration of a loop that moves it and where it begins."""
+    """An array's address: at its start, and in each iteration of a loop that moves it."""
     branch: RateExpr = 1
-    """Of an iteration of a loop, beside addresses; a loop that moves none counts its iterations."""
+    """An iteration of a loop, without addresses. A loop that moves no address counts its
+    iterations."""
     choice: RateExpr = 2
-    """Of the smaller or larger of two integers, of `select` and `abs`."""
+    """The minimum or maximum of two integers, `select` or `abs`."""
     float_choice: RateExpr = 4
-    """Of the smaller or larger of two floats: comparisons, and what NaN takes."""
+    """The minimum or maximum of two floats: comparisons, and the treatment of NaN."""
     narrowing: RateExpr = 2
-    """To extend the sign of a value again that is cut to 8 or 16 bits and not stored."""
+    """A sign extension after a cast to 8 or 16 bits that is not stored."""
     division: RateExpr = 7
-    """Of `//` or `%`, with what rounds down; one operation where a power of two divides what is
-    known not to be negative."""
+    """`//` or `%`, with rounding down. A power of two that divides a number known not to be
+    negative counts as one operation."""
     call: RateExpr = 40
-    """Of a function of the mathematical library that `functions` does not name."""
+    """A function of the mathematical library that `functions` does not name."""
     functions: dict[Name, RateExpr] = Field(
         default={"sqrt": 3, "rsqrt": 4, "round": 6, "exp": 45, "floor": 12, "ceil": 12}
     )
-    """Of each such function, with its call."""
+    """Each such function, with its call."""
     block: RateExpr = 10
-    """Of a statement's loops, once: constants, addresses, a function's beginning and end."""
+    """The loops of a statement, once: constants, addresses, a function's beginning and end."""
     block_call: RateExpr = 60
-    """Of `memcpy` or `memset`, which a loop becomes that copies elements in a row or sets them to
-    zero, beside its bytes."""
+    """A call of `memcpy` or `memset`, in addition to its bytes. Loops that copy consecutive
+    elements or set them to zero become such a call."""
     copied_byte: RateExpr = 0.44
-    """Of each byte that `memcpy` copies."""
+    """Each byte that `memcpy` copies."""
     filled_byte: RateExpr = 0.16
-    """Of each byte that `memset` sets."""
+    """Each byte that `memset` sets."""
     ends: RateExpr = 40
-    """More of either, where the bytes are no whole words of 8."""
+    """Addition to either, if the bytes are not whole words of 8."""
 
 
 class ParallelLoopSchema(Model):
@@ -108,21 +110,21 @@ class ParallelLoopSchema(Model):
     kind: Literal["parallel"]
     """Started by the loop."""
     level: Literal["block", "thread"] = "thread"
-    """What one iteration is."""
+    """What one iteration is: a block or a thread."""
     extent: IntExpr = "1..2147483647"
     """Range of its extent."""
     emit: Template
-    """The line before the loop; names `extent` and `variable`."""
+    """The line before the loop. It names `extent` and `variable`."""
     start_cycles: IntExpr = 8000
-    """Cycles to start the workers and to wait for all of them at the end; the default is assumed:
-    two microseconds at 4 GHz."""
+    """Cycles to start the workers and to wait for all of them at the end. The default is an
+    assumption: two microseconds at 4 GHz."""
 
 
 class BoundLoopSchema(Model):
     """A loop that is a coordinate of a grid of blocks, or of a block's threads."""
 
     kind: Literal["bind"]
-    """There is no loop in the code: each block or thread has its coordinate."""
+    """The code has no loop. Each block or thread has its coordinate."""
     level: Literal["block", "thread"]
     """Whose coordinate it is."""
     index: Template
@@ -130,34 +132,33 @@ class BoundLoopSchema(Model):
     extent: IntExpr
     """Range of its extent."""
     reduces: bool = False
-    """Threads may each hold a part of a reduction, combined through memory that a block shares."""
+    """Each thread may hold a part of a reduction. The parts are combined through memory that a
+    block shares."""
 
 
 class MarkedLoopSchema(Model):
     """A loop that the compiler of the generated code vectorizes or unrolls."""
 
     kind: Literal["vectorize", "unroll"]
-    """What becomes of it."""
+    """What the compiler does with it."""
     extent: IntExpr = "1..2147483647"
     """Range of its extent."""
     emit: Template
-    """The line before the loop; names `extent` and `variable`."""
+    """The line before the loop. It names `extent` and `variable`."""
     sum: Template = ""
-    """Of `vectorize`: the line before a loop whose lanes all add to one variable, `sum`, of which
-    the compiler then makes one number; left out: no lanes share a sum. Names `extent` and
-    `variable` too."""
+    """With `vectorize`: the line before a loop whose lanes all add to one variable, `sum`. It also
+    names `extent` and `variable`. Left out: lanes cannot share a sum."""
 
 
 class PragmaSchema(Model):
-    """A pragma that the compiler of the generated code heeds and that changes how fast a loop is,
-    never what it computes."""
+    """A pragma that the C compiler heeds. It changes a loop's speed, never its result."""
 
     values: IntExpr | None = None
     """Range of its number; left out: it takes none."""
     emit: Template = ""
-    """The line before the loop; names `value`, the number; needed with `values`."""
+    """The line before the loop. It names `value`, the number. Needed with `values`."""
     alone: Template = ""
-    """The line before the loop where a schedule gives no number; left out: it needs one."""
+    """The line before the loop if a schedule gives no number; left out: a number is needed."""
 
 
 class ProcessorSchema(Model):
@@ -170,49 +171,51 @@ class ProcessorSchema(Model):
     vector_bytes: IntExpr = 0
     """Bytes of a vector register; 0: no vectors."""
     operations_per_cycle: RateExpr = 1
-    """Operations of one worker per cycle, of one vector lane."""
+    """Operations of one worker per cycle, in one vector lane."""
     memory_bytes_per_cycle: RateExpr = 16
     """Bytes of the caller's arrays that all workers together move per cycle."""
     iteration_cycles: RateExpr = 0.25
-    """Cycles that each iteration of a loop adds, where it is neither unrolled nor run in lanes."""
+    """Cycles that each iteration of a loop adds, if the loop is neither unrolled nor vectorized."""
     units_shared_by: Literal["kernel", "thread"] = "kernel"
-    """Who shares the units beside it: the whole `kernel` has one of each, or each `thread`, as a
-    worker of a parallel loop is, has its own, with their buses."""
+    """Who shares the chip's units: the whole `kernel` has one of each, or each `thread`, a worker
+    of a parallel loop, has its own units and buses."""
     handover_cycles: IntExpr = 0
-    """Beside units: cycles from their last result to the start of the processor's code, and from
-    its end until they run again, together."""
+    """Cycles from the units' last result to the start of the processor's code, plus those from its
+    end until units run again."""
     line_bytes: IntExpr = 64
     """Bytes that one prefetch brings."""
     costs: CodeCostsSchema | None = None
-    """What else the search of schedules weighs; left out: the defaults of its fields."""
+    """Further costs for the search of schedules; left out: the defaults of its fields."""
     instructions: InstructionsSchema | None = None
-    """What scalar code retires, with loops and addresses; `operations_per_cycle` is then the rate
-    of these, and `iteration_cycles` is not read. Left out: operations alone count."""
+    """Instructions of scalar code, with loops and addresses. `operations_per_cycle` is then their
+    rate, and `iteration_cycles` is not used. Left out: only operations count."""
     threads: IntExpr = 1
-    """Threads of one block at most."""
+    """Most threads of one block."""
     warp: IntExpr = 1
-    """Threads that run in step."""
+    """Threads that run in lockstep."""
     caches: dict[Name, CacheSchema] = Field(default={})
     """Caches, the smallest first."""
     loops: dict[LoopName, Annotated[
         ParallelLoopSchema | BoundLoopSchema | MarkedLoopSchema, Field(discriminator="kind")
     ]] = Field(default={})  # fmt: skip
-    """Ways to run a loop, besides one iteration after the other."""
+    """Ways to run a loop other than one iteration after the other."""
     barrier: Template = ""
-    """Code by which the threads of a block wait for each other."""
+    """Code that makes the threads of a block wait for each other."""
     prefetch: Template = ""
-    """Code that brings the line at `address` near; left out: `prefetch` is refused."""
+    """Code that prefetches the line at `address`; left out: schedules with `prefetch` are
+    refused."""
     pragmas: dict[PragmaName, PragmaSchema] = Field(default={})
-    """What a schedule may ask of the compiler about a loop, by the name that it uses."""
+    """Pragmas that a schedule may use for a loop, by the names in the schedule."""
     language: Literal["c", "c++"] = "c"
     """Language of the generated file."""
     suffix: str = ".c"
     """Suffix of the generated file."""
     function: Template = ""
-    """Head of a function that blocks run; names `name` and `parameters`, and `threads` as `launch`
-    does."""
+    """Head of a function that blocks run. It names `name` and `parameters`, and `threads` as in
+    `launch`."""
     function_prologue: Template = ""
-    """At the start of that function, or of the kernel where there are no blocks."""
+    """C text at the start of that function, or of the kernel if there are no blocks."""
     launch: Template = ""
-    """Starts the blocks; names `name`, `arguments`, `blocks` and `threads` (lists with the extent
-    of every bound loop of that level, as they stand in `loops`; 1 where a kernel has none)."""
+    """Starts the blocks. It names `name`, `arguments`, `blocks` and `threads`. The last two are
+    lists of the extents of all bound loops of that level, in the order of `loops`, 1 for a loop
+    that the kernel does not have."""

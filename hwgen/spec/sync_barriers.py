@@ -21,17 +21,17 @@ class BarriersSchema(Model):
     kind: Literal["barrier"]
     """Barriers."""
     emit: Template | None = None
-    """C text of a wait for one unit; names `unit` and, with the field, `outstanding`. Left out:
-    there is only `emit_all`."""
+    """C text of a wait for one unit. It names `unit` and, with the field, `outstanding`. Left out:
+    only `emit_all` exists."""
     emit_all: Template | None = None
-    """C text of a wait for all units; left out: there is only `emit`."""
+    """C text of a wait for all units; left out: only `emit` exists."""
     units: Annotated[list[Name], Field(min_length=1)] | None = None
     """Units that `emit` can wait for; left out: every unit."""
     outstanding: RangeExpr = 0
-    """What `emit` can say about how many of the unit's latest calls may still run when it returns,
-    as `0..most`; 0: none may."""
+    """Numbers of the unit's latest calls that may still run when `emit` returns, as `0..most`; 0:
+    none may."""
     cycles: IntExpr = 0
-    """From the end of what is waited for to the first later call."""
+    """Cycles from the end of the awaited calls to the first later call."""
     completion: CompletionSchema | None = None
     """How a kernel ends; left out: when its calls have ended."""
 

@@ -31,16 +31,16 @@ class EventsSchema(Model):
     edges: list[EdgeSchema] | None = None
     """Pairs [source, target] of units that have flags; left out: every pair."""
     flags: IntExpr
-    """How many flags there are, numbered from 0."""
+    """Number of flags, numbered from 0."""
     scope: Literal["edge", "chip"] = "edge"
-    """Each edge has so many `flags` of its own, or all edges share them."""
+    """`edge`: each edge has `flags` of its own. `chip`: all edges share them."""
     maximum: IntExpr = 1
-    """What a flag counts up to: 1 is set or not; more is a counting semaphore."""
+    """Largest count of a flag; 1: set or not; more: a counting semaphore."""
     signal: Template
-    """C text that adds one to a flag when the source's earlier calls are done; names `source`,
+    """C text that adds one to a flag when the source's earlier calls are done. It names `source`,
     `target` and `event`, the flag's number."""
     wait: Template
-    """C text that lets the target's later calls wait for a flag and takes one from it; names
+    """C text that makes the target's later calls wait for a flag, and takes one from it. It names
     `source`, `target` and `event`."""
     signal_cycles: IntExpr = 0
     """Duration of a signal, on its source."""

@@ -18,14 +18,14 @@ class ScoreboardSchema(Model):
     kind: Literal["scoreboard"]
     """A scoreboard, or a reservation station."""
     cycles: IntExpr = 0
-    """From the end of a call to the start of one that conflicts with it."""
+    """Cycles from the end of a call to the start of one that conflicts with it."""
     renames: bool = False
-    """Whether what is written goes to a fresh place: a call waits for the writers of what it reads
-    alone, and a second slot of a buffer is of no use."""
+    """True if every write gets a fresh place. A call then waits only for the writers of the entries
+    that it reads, and double buffering gains nothing."""
     fence: Template | None = None
     """C text that waits for all calls, for conflicts in off-chip memory; left out: none."""
     fence_cycles: IntExpr = 0
-    """From the end of what a fence waits for to the first later call."""
+    """Cycles from the end of the awaited calls to the first later call."""
     completion: CompletionSchema | None = None
     """How a kernel ends; left out: when its calls have ended."""
 

@@ -29,9 +29,9 @@ class TokensSchema(Model):
     edges: list[EdgeSchema]
     """Pairs [source, target] of units that have a queue."""
     push: Template
-    """C text of a push; names `source` and `target` (units)."""
+    """C text of a push. It names `source` and `target`, which are units."""
     pop: Template
-    """C text of a pop; names `source` and `target` (units)."""
+    """C text of a pop. It names `source` and `target`, which are units."""
     nop_cycles: IntExpr = 0
     """Duration of the empty call that carries a push."""
     completion: CompletionSchema | None = None

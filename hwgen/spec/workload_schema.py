@@ -13,18 +13,18 @@ class TensorSchema(Model):
     """A row-major array."""
 
     type: str
-    """Data type and shape, as `int8[M, K]`; `int8[]` is a single number."""
+    """Data type and shape, as `int8[M, K]`. `int8[]` is a single number."""
     constant: bool = False
     """An input that stays the same between calls (weights)."""
 
 
 class StatementSchema(Model):
-    """A statement with its loops spelt out."""
+    """A statement with explicit loops."""
 
     do: str
     """The statement, as `c[m, n] += a[m, k] * b[n, k]`."""
     loops: dict[Name, IntExpr] | None = None
-    """Loops and their extents, outermost first; left out: derived from the statement."""
+    """Loops and their extents, outermost first. Left out: derived from the statement."""
 
 
 def _text_or_fields(value: object) -> str | None:
@@ -47,15 +47,15 @@ class WorkloadSchema(Model):
     hwgen: Literal[1] = 1
     """Version of this format."""
     name: Name
-    """The workload's name; also the C function's."""
+    """Name of the workload and of the C function."""
     description: str = ""
     """What it computes."""
     sizes: dict[Name, IntExpr] = Field(default={})
-    """Numbers that tensors and statements may use; an expression may use the sizes above it."""
+    """Numbers for tensors and statements. An expression may use the sizes above it."""
     dtypes: dict[Name, Name] = Field(default={})
-    """Data types by name, as `T: int8`, or as one above it; tensors (`T[M, K]`) and casts (`T(x)`)
-    may use them, and `--dtype T=float16` sets another."""
+    """Names of data types, as `T: int8`, or of an entry above. Tensors (`T[M, K]`) and casts
+    (`T(x)`) use them, and `--dtype T=float16` sets another."""
     tensors: dict[Name, Tensor]
-    """Arrays, as `int8[M, K]`; those never written are inputs, in this order."""
+    """Arrays, as `int8[M, K]`. Those never written are inputs, in this order."""
     compute: Annotated[list[Statement], Field(min_length=1, max_length=256)]
     """Statements, in order."""

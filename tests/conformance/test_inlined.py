@@ -69,7 +69,7 @@ def test_one_statement_or_two() -> None:
 
 
 def test_a_temporary_of_an_instruction_is_an_intermediate_of_a_workload() -> None:
-    """`docs/spec.md` promises it."""
+    """`docs/spec-advanced.md` promises it."""
     chip = load_hardware(ROOT / "tests" / "specs" / "several.yaml")
     workload = make_workload(
         "blended",

@@ -35,6 +35,10 @@ def test_every_code_has_a_section() -> None:
         assert "Repair. " in text
 
 
+def test_an_internal_error_says_how_to_see_where() -> None:
+    assert "HWGEN_TRACEBACK=1" in section("H000")
+
+
 def test_a_family_is_listed(capsys: Text) -> None:
     assert main(["help", "H3"]) == 0
     lines = capsys.readouterr().out.splitlines()

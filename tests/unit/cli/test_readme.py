@@ -61,8 +61,8 @@ def test_pages_show_what_commands_print(
     parts_in(capsys.readouterr().out, text)
 
 
-def test_three_pages_show_output() -> None:
-    assert len(OUTPUTS) == 3
+def test_five_pages_show_output() -> None:
+    assert len(OUTPUTS) == 5
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,14 @@ from typing import Any, cast
 import pytest
 from pydantic import TypeAdapter
 
+from hwgen.cli import main
 from hwgen.spec import schema, schema_processor, schema_synchronization, workload_schema
 from hwgen.spec.json_schema import field_docstrings
 from hwgen.spec.load import hardware_json_schema, parse_hardware, workload_json_schema
 from hwgen.spec.ranges import Range
 from hwgen.spec.source import parse_document
 from tests.conftest import Golden
+from tests.pages import Page
 
 ROOT = Path(__file__).parents[3]
 
@@ -97,7 +99,7 @@ def _tables(made: dict[str, Any], modules: list[ModuleType], top: str) -> str:
     ("page", "made", "modules", "top"),
     [
         (
-            "spec.md",
+            "spec-reference.md",
             hardware_json_schema(),
             [schema, schema_processor, *map(import_module, schema_synchronization.MODULES)],
             "HardwareSchema",
@@ -119,7 +121,7 @@ def test_field_tables(
 
 def test_every_field_without_a_default_says_what_is_then() -> None:
     """`left out`, or when it is needed or allowed at all."""
-    words = ("left out", "Left out", "needed", "only", "in place of")
+    words = ("left out", "Left out", "needed", "Needed", "only", "in place of")
     silent: list[str] = []
     for made in (hardware_json_schema(), workload_json_schema()):
         nested = cast("dict[str, Any]", made["$defs"])
@@ -142,11 +144,11 @@ def test_every_field_has_a_docstring() -> None:
 
 
 def test_the_examples_of_synchronization_are_of_every_kind() -> None:
-    page = (ROOT / "docs/spec.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/spec-advanced.md").read_text(encoding="utf-8")
     section = page.split("## Synchronization\n")[1].split("\n## ")[0]
     kinds: list[str] = []
     for block in section.split("```yaml\n")[1:]:
-        data = parse_document(block.split("```")[0], "spec.md").data
+        data = parse_document(block.split("```")[0], "spec-advanced.md").data
         assert isinstance(data, dict)
         # Strict models take what YAML gives; an unknown field or a wrong type raises.
         made = TypeAdapter[Any](schema_synchronization.AnySynchronization).validate_python(
@@ -156,10 +158,23 @@ def test_the_examples_of_synchronization_are_of_every_kind() -> None:
     assert kinds == ["tokens", "barrier", "barrier", "events", "scoreboard", "none"]
 
 
+def test_the_guide_to_chips_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its complete chip passes `hwgen check` and compiles to the C that the page shows."""
+    monkeypatch.chdir(tmp_path)
+    page = Page(ROOT / "docs" / "spec.md", monkeypatch, capsys)
+    page.run()
+    assert page.commands == 2
+    simulate = ["simulate", "--spec", "vec.yaml", "--workload", "sum.yaml"]
+    assert main(simulate) == 0
+    assert "equal to the reference, bit for bit" in capsys.readouterr().out
+
+
 def test_the_example_of_a_processor_loads() -> None:
-    page = (ROOT / "docs/spec.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/spec-advanced.md").read_text(encoding="utf-8")
     text = page.split("## Processors\n")[1].split("```yaml\n")[1].split("```")[0]
-    data = parse_document(text, "spec.md").data
+    data = parse_document(text, "spec-advanced.md").data
     assert isinstance(data, dict)
     chip = parse_hardware(data, {"CORES": 3})
     assert chip.processor is not None
@@ -169,7 +184,8 @@ def test_the_example_of_a_processor_loads() -> None:
 
 def test_every_code_is_documented() -> None:
     pages = "".join(
-        (ROOT / "docs" / p).read_text(encoding="utf-8") for p in ("spec.md", "workload.md")
+        (ROOT / "docs" / p).read_text(encoding="utf-8")
+        for p in ("spec-reference.md", "workload.md")
     )
     sources = (ROOT / "hwgen/spec").glob("*.py")
     # Those of programs, H7, have a page of their own.
