@@ -13,7 +13,7 @@ from hwgen.passes.cache import ScheduleCache
 from hwgen.passes.compilation import Compilation, Kernel, build
 from hwgen.polyhedral.caches import through_caches
 from hwgen.polyhedral.match.matching import Match, ranked_matches
-from hwgen.polyhedral.match.operations import NOTHING_SHARED, Sharing
+from hwgen.polyhedral.match.operations import NOTHING_SHARED, Selection, Sharing
 from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.scop import Scop, build_scop
 from hwgen.polyhedral.search.bound import least_work
@@ -94,13 +94,7 @@ def compile_phase(
     scop = build_scop(workload)
     parts = (workload, hardware, scop)
     selections = [replace(s, beside=tuple(reserved)) for s in select(scop, hardware, sharing)]
-    cost = cache(partial(packed_bytes, scop, hardware))
-    ranked = ranked_matches(scop, selections, cost)
-    # A host that shares the chip's memory takes its bus, or is the units' own core.
-    shared = hardware.offchip.shared
-    ranked = (
-        [m for m in g if cost(m) == cost(g[0])] if shared or not cost(g[0]) else g for g in ranked
-    )
+    ranked = kept_matches(scop, hardware, selections)
     groups = islice(_accepted(ranked, scop, refused) if refused else ranked, MATCHES)
     usual = options.slots == SLOTS and options.work == WORK
     if options.cache is None or sharing != NOTHING_SHARED or not usual:
@@ -121,6 +115,23 @@ def compile_phase(
         position = result.matches.index(result.match)
         options.cache.write(key, group, position, result.search, result.tiling)
     return result
+
+
+def kept_matches(
+    scop: Scop, hardware: HardwareSpec, selections: list[Selection]
+) -> Iterator[list[Match]]:
+    """Groups of matches, the best first: of equal ones those for which the host packs least, where
+    that is nothing or shares the chip's memory.
+
+    Raises:
+        HwgenError: as `ranked_matches`.
+    """
+    cost = cache(partial(packed_bytes, scop, hardware))
+    for group in ranked_matches(scop, selections, cost):
+        least = cost(group[0])
+        # A host that shares the memory takes the chip's bus, or is the units' own core.
+        cheap = hardware.offchip.shared or not least
+        yield [m for m in group if cost(m) == least] if cheap else group
 
 
 def least_cycles(workload: Workload, hardware: HardwareSpec) -> float:

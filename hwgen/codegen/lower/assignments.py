@@ -1,10 +1,14 @@
-"""Which loops are the lanes of calls: every way, and one for each that agrees with the others."""
+"""Which loops are the lanes of calls: every way, and one for each that agrees with the others.
+
+All loops from the marked one inwards are lanes. Of a block that is called as a whole no loop is
+marked: as many of its innermost loops are lanes as the calls on the same tensors agree on.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
-from itertools import product
+from itertools import product, takewhile
 
 from hwgen.codegen.lower.cuts import Cut, cut_of, longest
 from hwgen.errors import HwgenError
@@ -64,16 +68,29 @@ def assigned(state: LoopTree, calls: Operands) -> dict[str, Lanes]:
         count, _, _, block = heappop(waiting)
         if block in result or count != len(agreeing[block]):
             continue
-        best = agreeing[block][0] if agreeing[block] else 0
+        best, *others = agreeing[block] or [0]
+        beside = dict.fromkeys(b for t in cuts[block][best] for b in users[t])
+        beside = [b for b in beside if b != block and b not in result]
+        if others:
+            able = [cuts[b] for b in beside if agreeing[b]]
+            after = ((n, _together(known, cuts[block][n])) for n in (best, *others))
+            leaves = (n for n, cut in after if all(_agreeing(c, cut) for c in able))
+            best = next(leaves, best)
         result[block] = ways[block][best]
-        for tensor, cut in cuts[block][best].items():
-            both = longest(known.get(tensor, cut), cut, exact=False)
-            known[tensor] = both if both is not None else cut
+        known = _together(known, cuts[block][best])
         # What is decided for one call leaves fewer ways for those that touch the same tensors.
-        for other in dict.fromkeys(b for t in cuts[block][best] for b in users[t]):
-            if other not in result:
-                look(other)
+        for other in beside:
+            look(other)
     return {b: result[b] for b in calls}
+
+
+def _together(known: Mapping[str, Cut], cuts: Mapping[str, Cut]) -> dict[str, Cut]:
+    """How calls cut tensors, with one call more."""
+    result = dict(known)
+    for tensor, cut in cuts.items():
+        both = longest(known.get(tensor, cut), cut, exact=False)
+        result[tensor] = both if both is not None else cut
+    return result
 
 
 def _agreeing(cuts: Sequence[Mapping[str, Cut]], known: Mapping[str, Cut]) -> list[int]:
@@ -107,18 +124,20 @@ def misfit(
     operands: Sequence[Access],
     used: Collection[str],
 ) -> int:
-    """How well a call takes the loops of a block that move some iterators as its lanes: 0 where all
-    operands move with them, 1 where some are to be laid out again, 2 not at all."""
+    """How badly a call takes the loops of a block that move some iterators as its lanes: 0 where
+    all operands move with them, more where only fewer loops can be lanes, then where operands are
+    to be laid out again, and most where it takes them not at all."""
     pairs = list(zip(intrinsic.operands, operands, strict=True))
     binding = site.block.binding
     needed = {n for i in used if i in binding for n in names(binding[i])}
     needed |= {n for p in site.block.predicate for n in names(p)}
-    chain = [n for n in _chain(site) if n in needed]
-    for fit, again in enumerate((None, laid_out(state))):
+    ways = [*product((None, laid_out(state)), _chains(site))]
+    for fit, (again, loops) in enumerate(ways):
+        chain = [n for n in loops if n in needed]
         for lanes in _assignments(intrinsic.iterators, chain, site.extents):
             if all(_moves_along(site, a, o, lanes, again) for o, a in pairs):
                 return fit
-    return 2
+    return len(ways)
 
 
 def _ways(
@@ -127,12 +146,13 @@ def _ways(
     operands: Sequence[Access],
     again: Collection[str] | None,
 ) -> Iterator[Lanes]:
-    """Every way to run a block's loops, from its marked one inwards, as the lanes of a call; two
-    iterators may be one loop, the diagonal of a block. Every operand moves with its lanes, or, with
-    `again`, some are laid out for that (`_moves_along`)."""
-    chain = _chain(site)
+    """Every way to run a block's innermost loops as the lanes of a call, those with most loops
+    first; two iterators may be one loop, the diagonal of a block. Every operand moves with its
+    lanes, or, with `again`, some are laid out for that (`_moves_along`)."""
     pairs = list(zip(intrinsic.operands, operands, strict=True))
-    for lanes in _assignments(intrinsic.iterators, chain, site.extents):
+    for lanes in (
+        x for c in _chains(site) for x in _assignments(intrinsic.iterators, c, site.extents)
+    ):
         moves = all(_moves_along(site, a, o, lanes, None) for o, a in pairs)
         if again is None:
             fits = moves
@@ -142,15 +162,21 @@ def _ways(
             yield tuple(lanes.items())
 
 
-def _chain(site: Site) -> list[str]:
-    marked = site.block.tensorized
-    assert marked is not None
-    inside = site.names[site.names.index(marked.loop) :] if marked.loop in site.names else ()
-    return [n for n in inside if site.extents[n] > 1]
+def _chains(site: Site) -> list[list[str]]:
+    """The loops that are a call's lanes: from the marked one inwards, or, where that is open, every
+    choice of those around this block alone, the most loops first."""
+    call = site.block.tensorized
+    assert call is not None
+    if call.loop or call.single:
+        inside = site.names[site.names.index(call.loop) :] if call.loop in site.names else ()
+        return [[n for n in inside if site.extents[n] > 1]]
+    alone = takewhile(lambda x: len(x.body) == 1, reversed(site.loops))
+    own = [x.name for x in alone if x.extent > 1][::-1]
+    return [own[n:] for n in range(len(own) + 1)]
 
 
 def _no_lanes(site: Site, intrinsic: Intrinsic) -> HwgenError:
-    chain = _chain(site)
+    (chain,) = _chains(site)
     return HwgenError(
         "H422",
         f"the loops inside {site.block.name} are no lanes of {intrinsic.name}",

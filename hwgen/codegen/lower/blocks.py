@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from hwgen.codegen.lower.assignments import assigned
-from hwgen.codegen.lower.cover import Step, laned, steps_of
+from hwgen.codegen.lower.cover import Step, steps_of
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.polyhedral.scop import View
 from hwgen.polyhedral.tree.aliases import root, shared_homes
@@ -123,7 +123,6 @@ def _covered(
     calls: dict[str, BlockCall] = {}
     homes = dict(homes)
     for stage, name in [(s.block.stage, s.block.name) for s in state.sites]:
-        state = laned(state, _site(state, stage, name), hardware)
         site = _site(state, stage, name)
         found = steps_of(state, site, hardware)
         state, mine = _split(state, homes, site, found, hardware, together=together)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
-from itertools import count, islice, product, takewhile
+from itertools import count, islice, product
 
 from hwgen.codegen.lower.assignments import misfit
 from hwgen.errors import HwgenError
@@ -16,7 +16,6 @@ from hwgen.polyhedral.semantics import adding, updates, widens, written
 from hwgen.polyhedral.tree.copies import target_first
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Site, Stage
 from hwgen.polyhedral.tree.reductions import beginning
-from hwgen.polyhedral.tree.tensorize import marked
 from hwgen.polyhedral.unify import unify
 from hwgen.polyhedral.value_range import value_range
 from hwgen.spec.expression import (
@@ -79,14 +78,14 @@ def steps_of(state: LoopTree, site: Site, hardware: HardwareSpec) -> list[Step]:
     pool = [hardware.intrinsic[n] for n in block.tensorized.intrinsic.split()]
     ways = _ways(_asked(state, site, hardware), tuple(pool))
     best: list[Step] | None = None
-    least = sys.maxsize
+    least = (True, sys.maxsize)
     known: dict[_Form, int] = {}
     for found in ways:
         # Operands that commute are told apart by the lanes that they move with.
-        fit = _misfit(state, site, found, known) + 3 * _overwrites(state, stage, found)
+        fit = _overwrites(state, stage, found), _misfit(state, site, found, known)
         if fit < least:
             best, least = found, fit
-        if not fit:
+        if not any(fit):
             break
     if best is not None:
         return best
@@ -98,25 +97,6 @@ def steps_of(state: LoopTree, site: Site, hardware: HardwareSpec) -> list[Step]:
         allowed="; ".join(f"{x.name}: {x.semantics[0]}" for x in pool),
         repair="other intrinsics, or tensors in the memories and of the types that these take",
     )
-
-
-def laned(state: LoopTree, site: Site, hardware: HardwareSpec) -> LoopTree:
-    """The state in which a block that is called as a whole has the most of its innermost loops as
-    lanes that its calls can have.
-
-    Raises:
-        HwgenError: as `steps_of`.
-    """
-    call = site.block.tensorized
-    if call is None or call.loop or call.single:
-        return state
-    alone = [*takewhile(lambda x: len(x.body) == 1, reversed(site.loops))]
-    for loop in reversed(alone):
-        made = marked(state, site, replace(call, loop=loop.name))
-        mine = made.site[site.block.name]
-        if not _misfit(made, mine, steps_of(made, mine, hardware), {}):
-            return made
-    return state
 
 
 _Form = tuple[str, tuple[tuple[str, tuple[Expr, ...]], ...], bool]

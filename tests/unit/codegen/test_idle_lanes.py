@@ -160,6 +160,16 @@ def test_lanes_that_a_sum_adds_up_are_filled(k: int) -> None:
     assert set(lanes) == {()}
 
 
+@pytest.mark.parametrize("order", ["k, m", "m, k"])
+def test_calls_on_one_tensor_have_lanes_that_agree(order: str) -> None:
+    """A load could take what its innermost loop moves, where `multiply` takes pairs along k."""
+    first, second = (f"'a_left_{'mk'.index(n)}'" for n in order.split(", "))
+    reordered = f"s.reorder({first}, {second})\ns.decompose"
+    script = PRODUCT.replace("s.decompose", reordered, 1)
+    tensors = {"a": "int8[2, 2]", "b": "int8[3, 2]", "s": "int32[2, 3]"}
+    made(script, ["s[m, n] += a[m, k] * b[n, k]"], tensors)
+
+
 def test_lanes_in_which_there_may_be_anything_are_refused() -> None:
     """Both operands are computed: no host lays out zeros beside them."""
     script = """

@@ -21,6 +21,7 @@ from hwgen.codegen.lower.program import Lowered
 from hwgen.codegen.lower.trials import Trials
 from hwgen.codegen.storages import Image
 from hwgen.errors import HwgenError, Location, Tolerating
+from hwgen.passes.phase import kept_matches
 from hwgen.passes.trees import compile_tree
 from hwgen.polyhedral.match.matching import Match, match, ranked_matches
 from hwgen.polyhedral.match.select import select
@@ -211,7 +212,7 @@ def test_memory_that_the_host_shares_leaves_tensors_in_order() -> None:
     cost = partial(packed_bytes, scop, hardware)
     selections = select(scop, hardware)
     plain = list(ranked_matches(scop, selections))
-    careful = list(ranked_matches(scop, selections, cost))
+    careful = list(kept_matches(scop, hardware, selections))
     assert [g[0].iterations for g in plain] == [g[0].iterations for g in careful]
     for some, chosen in zip(plain, careful, strict=True):
         assert {cost(m) for m in chosen} == {min(cost(m) for m in (*some, *chosen))}
