@@ -15,12 +15,15 @@ if TYPE_CHECKING:
     from hwgen.pipeline import compile_kernel
     from hwgen.polyhedral.schedule.schedule import Schedule
     from hwgen.spec.declared import intrinsic
+    from hwgen.spec.hardware import HardwareSpec as Hardware
     from hwgen.spec.load import load_hardware, load_workload
-    from hwgen.spec.load import make_workload as Workload  # noqa: N812
+    from hwgen.spec.load import make_workload as workload
+    from hwgen.spec.workload import Workload
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Hardware",
     "HwgenError",
     "Kernel",
     "Schedule",
@@ -32,13 +35,15 @@ __all__ = [
     "intrinsic",
     "load_hardware",
     "load_workload",
+    "workload",
 ]
 
 _HOMES = {
+    "Hardware": ("hwgen.spec.hardware", "HardwareSpec"),
     "HwgenError": ("hwgen.errors", "HwgenError"),
     "Kernel": ("hwgen.kernel", "Kernel"),
     "Schedule": ("hwgen.polyhedral.schedule.schedule", "Schedule"),
-    "Workload": ("hwgen.spec.load", "make_workload"),
+    "Workload": ("hwgen.spec.workload", "Workload"),
     "build": ("hwgen.kernel", "build"),
     "compile_kernel": ("hwgen.pipeline", "compile_kernel"),
     "compile_nest": ("hwgen.passes.nest_pipeline", "compile_nest"),
@@ -46,6 +51,7 @@ _HOMES = {
     "intrinsic": ("hwgen.spec.declared", "intrinsic"),
     "load_hardware": ("hwgen.spec.load", "load_hardware"),
     "load_workload": ("hwgen.spec.load", "load_workload"),
+    "workload": ("hwgen.spec.load", "make_workload"),
 }
 
 
@@ -56,3 +62,7 @@ def __getattr__(name: str) -> object:
 
     module, attribute = _HOMES[name]
     return getattr(import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -8,7 +8,7 @@ from hwgen.spec.workload import Workload
 
 def narrowed(m: int, n: int, k: int) -> Workload:
     """A product with a bias in 32 bits, shifted and clipped to 8."""
-    return hwgen.Workload(
+    return hwgen.workload(
         "narrowed",
         tensors={
             "x": f"int8[{m}, {k}]",

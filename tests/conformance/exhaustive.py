@@ -44,7 +44,7 @@ def half(m: int, n: int, k: int) -> Workload:
         "s": f"float32[{m}, {n}]", "y": f"float16[{m}, {n}]",
     }  # fmt: skip
     compute = ["s[i, j] += float32(x[i, k]) * float32(w[k, j])", "y[i, j] = float16(s[i, j])"]
-    return hwgen.Workload("half", tensors=tensors, compute=compute)
+    return hwgen.workload("half", tensors=tensors, compute=compute)
 
 
 def two_products(m: int, n: int, k: int, h: int) -> Workload:
@@ -58,7 +58,7 @@ def two_products(m: int, n: int, k: int, h: int) -> Workload:
         "s[i, j] += x[i, k] * w[j, k]", "t[i, j] = int8(s[i, j])",
         "u[i, j] += t[i, k] * v[j, k]", "y[i, j] = int8(u[i, j])",
     ]  # fmt: skip
-    return hwgen.Workload("two_products", tensors=tensors, compute=compute)
+    return hwgen.workload("two_products", tensors=tensors, compute=compute)
 
 
 MADE = {

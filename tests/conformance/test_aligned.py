@@ -90,7 +90,7 @@ def compiled(statement: str) -> Compiled:
     tensors: dict[str, Any] = {k: v for k, v in TENSORS.items() if f"{k}[" in statement}
     if statement == STAGED:
         tensors["x"] = "float32[96, 64]"
-    workload = hwgen.Workload("sums", tensors=tensors, compute=[statement])
+    workload = hwgen.workload("sums", tensors=tensors, compute=[statement])
     return compile_workload(workload, hwgen.load_hardware(FILE), options=QUICK)
 
 

@@ -20,7 +20,7 @@ SPEC = Path(__file__).parents[1] / "specs" / "two_stage.yaml"
 
 
 def linear_relu(m: int, n: int, k: int) -> Workload:
-    return hwgen.Workload(
+    return hwgen.workload(
         "linear_relu",
         tensors={
             "x": f"float32[{m}, {k}]",
@@ -34,7 +34,7 @@ def linear_relu(m: int, n: int, k: int) -> Workload:
 
 
 def gemm(m: int, n: int, k: int) -> Workload:
-    return hwgen.Workload(
+    return hwgen.workload(
         "gemm",
         tensors={"x": f"float32[{m}, {k}]", "w": f"float32[{k}, {n}]", "y": f"float32[{m}, {n}]"},
         compute=["y[m, n] += x[m, k] * w[k, n]"],
@@ -50,7 +50,7 @@ def test_loops_of_one_iteration(shape: tuple[int, int, int]) -> None:
 
 
 def add(m: int, n: int, _: int) -> Workload:
-    return hwgen.Workload(
+    return hwgen.workload(
         "add",
         tensors={"a": f"float32[{m}, {n}]", "b": f"float32[{m}, {n}]", "y": f"float32[{m}, {n}]"},
         compute=["y[m, n] = a[m, n] + b[m, n]"],

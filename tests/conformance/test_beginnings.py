@@ -38,7 +38,7 @@ def chip() -> HardwareSpec:
 def pooled(op: str, dtype: str, value: str = "x[n, k]") -> Workload:
     tensors = {"x": f"{dtype}[20, 6]", "t": "int32[20]", "y": "int8[20]"}
     compute = [f"t[n] {op} {value}", "y[n] = int8(clip(t[n], -128, 127))"]
-    return hwgen.Workload("pooled", tensors=tensors, compute=compute)
+    return hwgen.workload("pooled", tensors=tensors, compute=compute)
 
 
 def begun(compilation: Compilation) -> list[tuple[str, int | float]]:

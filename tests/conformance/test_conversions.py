@@ -49,7 +49,7 @@ def test_from_one_type_to_all(chip: str, source: str) -> None:
     plain = {f"p_{t}": "a[i]" for t in DTYPES if converts(source, t)}
     computed = {f"s_{t}": f"{t}({t}(a[i]) + 1)" for t in DTYPES}
     made = {**cast, **plain, **computed}
-    workload = hwgen.Workload(
+    workload = hwgen.workload(
         "converted",
         tensors={"a": f"{source}[33]", **{n: f"{n[2:]}[33]" for n in made}},
         compute=[f"{n}[i] = {value}" for n, value in made.items()],
@@ -78,7 +78,7 @@ def for_units(name: str, source: str, target: str, cast: str) -> Workload:
     }[name]
     rows, columns = SHAPES[name]["y"]
     loops = {"i": rows, "j": columns, **({"r": 8} if name == "product" else {})}
-    return hwgen.Workload(
+    return hwgen.workload(
         name,
         tensors={
             n: f"{target if n == 'y' else source}{list(shape)}" for n, shape in SHAPES[name].items()

@@ -195,7 +195,7 @@ def test_a_bias_that_the_sums_start_from_is_named() -> None:
 
 
 def test_a_tensor_that_must_be_constant_is_named() -> None:
-    workload = hwgen.Workload(
+    workload = hwgen.workload(
         "gemm",
         tensors={
             "a": "int8[16, 32]", "b": "int8[16, 32]", "acc": "int32[16, 16]", "c": "int8[16, 16]",

@@ -56,7 +56,7 @@ def changed(tmp_path: Path) -> Callable[..., HardwareSpec]:
 
 def workload(statement: str, result: str = "[M, N]", dtype: str = "float32") -> Workload:
     tensors = {"x": f"{dtype}[M, N]", "y": f"{dtype}{result}"}
-    return hwgen.Workload("w", sizes={"M": 6, "N": 10}, tensors=tensors, compute=[statement])
+    return hwgen.workload("w", sizes={"M": 6, "N": 10}, tensors=tensors, compute=[statement])
 
 
 @cache

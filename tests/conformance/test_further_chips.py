@@ -49,7 +49,7 @@ def _half(name: str, sizes: dict[str, str], compute: list[str], constants: str =
     for tensor, text in sizes.items():
         constant = tensor in constants.split()
         tensors[tensor] = {"type": text, "constant": True} if constant else text
-    return hwgen.Workload(name, tensors=tensors, compute=compute)
+    return hwgen.workload(name, tensors=tensors, compute=compute)
 
 
 def gemm_half(m: int, n: int, k: int) -> Workload:
@@ -308,7 +308,7 @@ def test_weights_come_from_a_memory_of_their_own() -> None:
         if image.role == "input"
     }
     assert buses == {"a": "pcie", "b": "ddr3"}
-    variable = hwgen.Workload(
+    variable = hwgen.workload(
         "gemm",
         tensors={
             "a": "int8[16, 32]", "b": "int8[16, 32]", "acc": "int32[16, 16]", "c": "int8[16, 16]",
@@ -375,7 +375,7 @@ def test_what_is_loaded_outside_of_other_loads_comes_in_parts_between_them() -> 
 
 
 def mlp_bytes(m: int, n: int, k: int, hidden: int) -> Workload:
-    return hwgen.Workload(
+    return hwgen.workload(
         "mlp_bytes",
         tensors={
             "x": f"int8[{m}, {k}]",

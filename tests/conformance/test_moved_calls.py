@@ -69,7 +69,7 @@ def test_a_store_that_reads_a_loaded_buffer_too(rows: int) -> None:
         "kind": "scratchpad", "dtype": "int32", "entry": ["DIM"], "size": f"{rows} * 4 * DIM",
     }  # fmt: skip
     spec["intrinsics"] |= RESIDUAL
-    workload = hwgen.Workload(
+    workload = hwgen.workload(
         "residual",
         tensors={
             "a": "int8[96, 64]", "b": "int8[64, 96]", "r": "int32[96, 96]",
@@ -94,7 +94,7 @@ def test_runs_keep_the_distance_that_results_need(sizes: dict[str, int]) -> None
 
 def test_a_short_simulation_ends_all_loops() -> None:
     """It ended the innermost one only, and waited for a token that was never pushed."""
-    workload = hwgen.Workload(
+    workload = hwgen.workload(
         "product",
         tensors={"a": "int8[64, 128]", "b": "int8[128, 64]", "c": "int32[64, 64]"},
         compute=["c[m, n] += a[m, k] * b[k, n]"],

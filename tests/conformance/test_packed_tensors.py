@@ -21,7 +21,7 @@ VTA = load_hardware(Path(__file__).parents[2] / "hw_specs" / "vta.yaml")
 
 
 def packed(batch: int, order: str = "x[bo, ko, bi, ki] * w[no, ko, ni, ki]") -> Workload:
-    return hwgen.Workload(
+    return hwgen.workload(
         "packed",
         tensors={
             "x": f"int8[{batch}, 4, 1, 16]",
@@ -53,6 +53,6 @@ def test_nothing_is_packed_again(batch: int, order: str) -> None:
 def test_rows_that_are_not_blocked_are_packed() -> None:
     tensors = {"x": "int8[4, 64]", "w": "int8[64, 64]", "s": "int32[4, 64]"}
     compute = ["s[m, n] += x[m, k] * w[n, k]", "y[m, n] = int8(s[m, n])"]
-    plain = hwgen.Workload("plain", tensors={**tensors, "y": "int8[4, 64]"}, compute=compute)
+    plain = hwgen.workload("plain", tensors={**tensors, "y": "int8[4, 64]"}, compute=compute)
     text = compile_kernel(plain, VTA, options=QUICK).source.c
     assert "_fill_w_image" in text

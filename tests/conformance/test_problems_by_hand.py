@@ -219,7 +219,7 @@ def test_packed_tensors_are_not_packed_again(
 
 def layer_of(shape: tuple[int, int, int]) -> Workload:
     m, k, n = shape
-    return hwgen.Workload(
+    return hwgen.workload(
         "layer",
         tensors={"x": f"float32[{m}, {k}]", "w": f"float32[{k}, {n}]", "b": f"float32[{n}]",
                  "acc": f"float32[{m}, {n}]", "y": f"float32[{m}, {n}]"},

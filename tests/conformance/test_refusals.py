@@ -39,7 +39,7 @@ def test_a_float_chip_computes_no_integers(dtype: str, compute: str, reason: str
     """Its arithmetic rounds where theirs wraps around, and its images hold other bytes than the
     host reads in the tensor's declared type."""
     used = {n: f"int8[{e}]" for n, e in (("x", 5), ("z", 5)) if f"{n}[" in compute}
-    workload = hwgen.Workload("whole", tensors={**used, "y": f"{dtype}[5]"}, compute=[compute])
+    workload = hwgen.workload("whole", tensors={**used, "y": f"{dtype}[5]"}, compute=[compute])
     hardware = hwgen.load_hardware(ROOT / "tests" / "specs" / "two_stage.yaml")
     assert reason in refusal(workload, hardware)
 
@@ -53,7 +53,7 @@ def test_a_writer_that_a_store_does_not_accept() -> None:
         for operand in intrinsic["operands"].values():
             if "written_by" in operand:
                 operand["written_by"] = [n for n in operand["written_by"] if n != "reset"]
-    workload = hwgen.Workload(
+    workload = hwgen.workload(
         "rows", tensors={"x": "int32[5]", "y": "int8[5, 4]"}, compute=["y[i, j] = int8(x[i])"]
     )
     found = refusal(workload, parse_hardware(spec))
@@ -74,7 +74,7 @@ def test_what_shipped_chips_cannot_compute(pair: tuple[str, str], code: str) -> 
 @pytest.mark.parametrize(("scale", "stored"), [("0.25", True), ("-0.25", False)])
 def test_relu_before_the_scale_or_after_it(scale: str, stored: bool) -> None:
     """Where the scale is negative, two implementations differ: no kernel has one."""
-    workload = hwgen.Workload(
+    workload = hwgen.workload(
         "scaled",
         tensors={
             "a": "int8[16, 16]",

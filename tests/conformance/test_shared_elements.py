@@ -28,7 +28,7 @@ QUICK = ("cpu_generic", "cuda_generic", "vta", "x86_avx2")
 
 
 def workload(name: str, tensors: dict[str, str], *compute: str | Mapping[str, object]) -> Workload:
-    return hwgen.Workload(name, tensors=tensors, compute=compute)
+    return hwgen.workload(name, tensors=tensors, compute=compute)
 
 
 def scattered(op: str, value: str, dtype: str, **loops: int) -> Workload:

@@ -78,7 +78,7 @@ def over(steps: int) -> HardwareSpec:
 
 def products(m: int, k: int, *compute: str, **more: str) -> Workload:
     given = {"a": f"int8[{k}, {m}]", "b": f"int8[{k}, {m}]"}
-    return hwgen.Workload("products", tensors=given | more, compute=list(compute))
+    return hwgen.workload("products", tensors=given | more, compute=list(compute))
 
 
 def compiled(workload: Workload, hardware: HardwareSpec) -> Compilation:
@@ -121,7 +121,7 @@ def outer(addresses: str | None) -> HardwareSpec:
 @cache
 def blocks(addresses: str | None) -> tuple[int, int]:
     """Cycles of a product, and the entries of the sums' memory that it uses."""
-    workload = hwgen.Workload(
+    workload = hwgen.workload(
         "mm", sizes={"M": 16, "N": 16, "K": 64},
         tensors={"a": "int8[M, K]", "b": "int8[K, N]", "c": "int32[M, N]"},
         compute=["c[m, n] += a[m, k] * b[k, n]"],

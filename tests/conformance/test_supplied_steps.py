@@ -40,7 +40,7 @@ def chip() -> HardwareSpec:
     ],
 )
 def test_what_changes_nothing_is_supplied(value: str, steps: list[str]) -> None:
-    workload = hwgen.Workload(
+    workload = hwgen.workload(
         "stored",
         tensors={"x": "int8[5, 16]", "w": "int8[16]", "s": "int32[5]", "y": "int8[5]"},
         compute=["s[m] += x[m, k] * w[k]", f"y[m] = {value}"],

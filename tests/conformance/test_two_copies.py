@@ -43,7 +43,7 @@ def staged(rows: int) -> HardwareSpec:
 
 @pytest.mark.parametrize("rows", [1, 4])
 def test_a_bias_comes_by_two_copies(rows: int) -> None:
-    workload = hwgen.Workload(
+    workload = hwgen.workload(
         "biased",
         tensors={
             "a": "int8[8, 32]", "b": "int8[32, 32]", "bias": "int32[32]", "acc": "int32[8, 32]",

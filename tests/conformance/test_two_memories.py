@@ -23,7 +23,7 @@ ENGINES: tuple[Engine, ...] = ("python", "c") if have_compiler() else ("python",
 
 
 def linear() -> Workload:
-    return hwgen.Workload(
+    return hwgen.workload(
         "linear",
         tensors={
             "x": "float32[5, 16]", "w": "float32[16, 8]", "b": "float32[8]",
@@ -69,7 +69,7 @@ def test_every_tensor_lies_where_its_calls_reach_it(
 
 def sums() -> Workload:
     """Two sums that do not both find room: one of them goes through off-chip memory."""
-    return hwgen.Workload(
+    return hwgen.workload(
         "sums",
         tensors={
             "x": "float32[20, 8]", "w": "float32[8, 16]", "v": "float32[8, 16]",

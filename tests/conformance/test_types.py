@@ -68,7 +68,7 @@ def test_a_kernel_of_floats_computes_with_floats() -> None:
 def test_a_type_may_be_of_one_above_it() -> None:
     named = {"T": "int8", "OUT": "T"}
     tensors = {"x": "T[4]", "y": "OUT[4]"}
-    made = hwgen.Workload("w", dtypes=named, tensors=tensors, compute=["y[i] = OUT(max(x[i], 0))"])
+    made = hwgen.workload("w", dtypes=named, tensors=tensors, compute=["y[i] = OUT(max(x[i], 0))"])
     assert [t.dtype for t in made.tensors] == ["int8", "int8"]
     assert made.dtypes == (("T", "int8"), ("OUT", "int8"))
     assert made.set_dtypes == ()

@@ -40,7 +40,7 @@ def gemm(rows: int, order: tuple[str, ...], commuted: bool, spelling: str) -> Wo
         loops["u"] = 1
     shape = "" if spelling == "missing" else f"{rows}, "
     product_text = f"b[n, k] * a[{row}k]" if commuted else f"a[{row}k] * b[n, k]"
-    return hwgen.Workload(
+    return hwgen.workload(
         "gemm",
         tensors={
             "a": f"int8[{shape}256]",
@@ -102,7 +102,7 @@ def test_matched_spellings_compute_the_same(batch: int) -> None:
 
 def test_diagonal_access_needs_no_special_case() -> None:
     """Column n is scaled by b[n, n]: the block is the same for every k, so it is replicated."""
-    workload = hwgen.Workload(
+    workload = hwgen.workload(
         "diagonal",
         tensors={"a": "int8[4, 64]", "b": "int8[40, 40]", "s": "int32[4, 40]", "c": "int8[4, 40]"},
         compute=["s[m, n] += a[m, k] * b[n, n]", "c[m, n] = int8(s[m, n])"],

@@ -232,7 +232,7 @@ CONSTANTS: dict[str, tuple[str, dict[str, str], list[Any]]] = {
 @pytest.mark.parametrize("case", CONSTANTS)
 def test_constants_are_those_of_c(case: str, tmp_path: Path) -> None:
     chip, tensors, compute = CONSTANTS[case]
-    workload = hwgen.Workload("constants", tensors=tensors, compute=compute)
+    workload = hwgen.workload("constants", tensors=tensors, compute=compute)
     kernel = compile_workload(workload, hwgen.load_hardware(chip), options=QUICK)
     check(kernel, tmp_path)
     assert "-inf" not in code_alone(kernel.source.c)

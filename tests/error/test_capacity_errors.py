@@ -224,7 +224,7 @@ s.bind(i_i, 'threadIdx.y')
 
 def test_of_a_script_for_a_processor(golden: Golden) -> None:
     tensors = dict.fromkeys("abc", "float32[1024, 1024]")
-    workload = hwgen.Workload("square", tensors=tensors, compute=["c[i, j] += a[i, k] * b[k, j]"])
+    workload = hwgen.workload("square", tensors=tensors, compute=["c[i, j] += a[i, k] * b[k, j]"])
     with pytest.raises(HwgenError) as caught:
         hwgen.compile_nest(workload, chip("cuda_generic"), NEST, auto=False, file="mine.py")
     golden(GOLDENS / "capacity_nest.txt", str(caught.value))
@@ -303,7 +303,7 @@ def test_of_a_search_a_tensor_may_be_so_large(dimension: int) -> None:
 
 def wide(rows: int, columns: int) -> Workload:
     """Two products; what is between them stays on the chip."""
-    return hwgen.Workload(
+    return hwgen.workload(
         "wide",
         tensors={
             "x": f"float32[{rows}, 4]",

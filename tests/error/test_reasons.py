@@ -44,7 +44,7 @@ def refused(chip: str, tensors: dict[str, str], *compute: str | dict[str, Any]) 
     hardware = hwgen.load_hardware(ROOT / "hw_specs" / f"{chip}.yaml")
     with pytest.raises(HwgenError) as caught:
         hwgen.compile_kernel(
-            hwgen.Workload("refused", tensors=tensors, compute=list(compute)), hardware
+            hwgen.workload("refused", tensors=tensors, compute=list(compute)), hardware
         )
     return caught.value
 

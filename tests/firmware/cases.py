@@ -20,7 +20,7 @@ from tests.sampling import QUICK
 def two_layers(name: str, narrowed: str) -> Workload:
     """Two products in int8, whose sums `narrowed` makes 8 bits: what is between them goes through
     off-chip memory."""
-    return hwgen.Workload(
+    return hwgen.workload(
         name,
         tensors={
             "x": "int8[5, 20]", "h": "int8[5, 24]", "y": "int8[5, 8]",

@@ -44,7 +44,7 @@ def _constant(shape: str) -> dict[str, object]:
 
 WORKLOADS: dict[str, Workload] = {
     # The processor's result is what it leaves; two turns of both sides.
-    "turns": hwgen.Workload(
+    "turns": hwgen.workload(
         "turns",
         tensors={
             "x": "int8[5, 20]", "w": _constant("20, 24"), "s": "int32[5, 24]",
@@ -56,7 +56,7 @@ WORKLOADS: dict[str, Workload] = {
         ],
     ),
     # Both read the input, and the processor a constant.
-    "shared": hwgen.Workload(
+    "shared": hwgen.workload(
         "shared",
         tensors={
             "x": "int8[5, 20]", "w": _constant("20, 20"), "s": "int32[5, 20]",

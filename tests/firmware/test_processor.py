@@ -38,7 +38,7 @@ def cpu() -> HardwareSpec:
 
 def layers(rows: int) -> Workload:
     """Three layers; what is between them is kept in the heap."""
-    return hwgen.Workload(
+    return hwgen.workload(
         "layers",
         tensors={
             "x": f"int32[{rows}, 8]", "p": f"int32[{rows}, 12]", "q": f"int32[{rows}, 12]",

@@ -182,7 +182,7 @@ def test_elements_off_their_alignment() -> None:
 
 
 def test_several_outputs_are_a_tuple_in_their_order() -> None:
-    workload = hwgen.Workload(
+    workload = hwgen.workload(
         "two",
         tensors={"x": "float32[8]", "high": "float32[8]", "low": "float32[8]"},
         compute=["low[i] = min(x[i], 0)", "high[i] = max(x[i], 0)"],

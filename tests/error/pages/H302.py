@@ -1,6 +1,6 @@
 import hwgen
 
-workload = hwgen.Workload(
+workload = hwgen.workload(
     "gram",
     tensors={"a": "int8[1, 5]", "c": "int32[1, 1]"},
     compute=["c[m, n] += a[m, k] * a[n, k]"],

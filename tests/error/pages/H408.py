@@ -1,6 +1,6 @@
 import hwgen
 
-workload = hwgen.Workload(
+workload = hwgen.workload(
     "slice_between",
     tensors={"x": "float32[8, 8]", "h": "float32[8]", "p": "float32[4]", "y": "float32[4]"},
     compute=[

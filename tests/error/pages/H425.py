@@ -1,6 +1,6 @@
 import hwgen
 
-twice = hwgen.Workload(
+twice = hwgen.workload(
     "twice",
     tensors={"x": "int32[64, 8]", "y": "int32[64, 8]"},
     compute=["y[i, j] = x[i, j] + x[i, j]"],

@@ -1,6 +1,6 @@
 import hwgen
 
-rows = hwgen.Workload(
+rows = hwgen.workload(
     "rows", tensors={"a": "float32[16, 8]", "b": "float32[16]"}, compute=["b[i] += a[i, k]"]
 )
 s = hwgen.Schedule(rows, hwgen.load_hardware("cuda_generic"))

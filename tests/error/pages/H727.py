@@ -2,7 +2,7 @@ import numpy as np
 
 import hwgen
 
-shift = hwgen.Workload(
+shift = hwgen.workload(
     "shift",
     tensors={"x": "int32[8]", "n": "int32[8]", "y": "int32[8]"},
     compute=["y[i] = x[i] >> n[i]"],

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[3]
 def chain(statements: int, length: int = 300) -> Workload:
     """Each statement reads the one before it twice."""
     names = ["x", *(f"t{n}" for n in range(1, statements)), "y"]
-    return hwgen.Workload(
+    return hwgen.workload(
         "chain",
         tensors=dict.fromkeys(names, f"int32[{length}]"),
         compute=[

@@ -44,7 +44,7 @@ CHIPS = ("row_array", "token_rows", "block_rows")
 def matched(name: str) -> tuple[Scop, HardwareSpec, Match]:
     """A product of odd sizes on one of the chips."""
     dtype, sums = ("float32", "float32") if name == "block_rows" else ("int8", "int32")
-    workload = hwgen.Workload(
+    workload = hwgen.workload(
         "product",
         tensors={"x": f"{dtype}[13, 17]", "w": f"{dtype}[17, 22]", "y": f"{sums}[13, 22]"},
         compute=["y[m, n] += x[m, k] * w[k, n]"],

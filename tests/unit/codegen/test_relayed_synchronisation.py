@@ -49,7 +49,7 @@ def chip() -> HardwareSpec:
 
 def workload(rows: int, columns: int, value: str) -> Workload:
     tensors = {n: f"int8[{rows}, {columns}]" for n in "xzy" if n == "y" or f"{n}[" in value}
-    return hwgen.Workload("relayed", tensors=tensors, compute=[f"y[m, n] = int8({value})"])
+    return hwgen.workload("relayed", tensors=tensors, compute=[f"y[m, n] = int8({value})"])
 
 
 RELU = "max(x[m, n], 0)"

@@ -35,11 +35,11 @@ def product(m: int, n: int, k: int, dtype: str, sums: str, weights: str = "w[k, 
     tensors = {"x": f"{dtype}[{m}, {k}]", "w": f"{dtype}[{k}, {n}]", "y": f"{sums}[{m}, {n}]"}
     if weights == "w[n, k]":
         tensors["w"] = f"{dtype}[{n}, {k}]"
-    return hwgen.Workload("product", tensors=tensors, compute=[f"y[m, n] += x[m, k] * {weights}"])
+    return hwgen.workload("product", tensors=tensors, compute=[f"y[m, n] += x[m, k] * {weights}"])
 
 
 def window(h: int, o: int, c: int) -> Workload:
-    return hwgen.Workload(
+    return hwgen.workload(
         "window",
         tensors={
             "x": f"int8[{h + 2}, 6, {c}]",

@@ -48,14 +48,14 @@ def layers(batch: int = BATCH, dtype: str = "float32", number: int = 10) -> Work
             f"{after}[i, j] = max(s{n}[i, j], 0)",
         ]
         before = after
-    return hwgen.Workload("layers", tensors=tensors, compute=compute)
+    return hwgen.workload("layers", tensors=tensors, compute=compute)
 
 
 def chain(steps: int, dtype: str = "int32", length: int = 40) -> Workload:
     """Each stage reads two neighbours of the one before, so that none is written into another."""
     names = ["x", *(f"t{n}" for n in range(1, steps)), "y"]
     sizes = range(length + steps, length - 1, -1)
-    return hwgen.Workload(
+    return hwgen.workload(
         "chain",
         tensors={n: f"{dtype}[{size}]" for n, size in zip(names, sizes, strict=True)},
         compute=[f"{b}[i] = {a}[i] + {a}[i + 1]" for a, b in pairwise(names)],
@@ -125,7 +125,7 @@ def test_a_single_buffer_has_an_allocation_of_its_own() -> None:
 def in_rows(hardware: HardwareSpec, memory: str, kind: str = "") -> Schedule:
     """A chain computed row by row: each iteration of a loop has buffers of its own."""
     found = ["x", *(f"t{n}" for n in range(1, 6)), "y"]
-    workload = hwgen.Workload(
+    workload = hwgen.workload(
         "rows",
         tensors={n: f"int32[6, {30 - 2 * k}]" for k, n in enumerate(found)},
         compute=[f"{b}[r, i] = {a}[r, i] + {a}[r, i + 1]" for a, b in pairwise(found)],
@@ -174,7 +174,7 @@ def test_declared_arrays_of_one_type_share_one(kind: str) -> None:
 
 
 def test_declared_arrays_of_other_types_do_not() -> None:
-    workload = hwgen.Workload(
+    workload = hwgen.workload(
         "types",
         tensors={"x": "int8[1, 9]", "a": "int16[1, 8]", "b": "int32[1, 7]", "c": "int64[1, 6]",
                  "y": "int64[1, 5]"},

@@ -30,7 +30,7 @@ COMPILERS = [
 
 def backwards(statement: str, dtype: str) -> Schedule:
     tensors = {"x": f"{dtype}[16]", "y": f"{dtype}[1]"}
-    workload = hwgen.Workload(
+    workload = hwgen.workload(
         "backwards", tensors=tensors, compute=[{"do": statement, "loops": {"k": 16}}]
     )
     s = Schedule(workload, samples.cpu())
@@ -58,7 +58,7 @@ def test_a_sum_that_reads_backwards(
 def test_a_tile_of_sums_that_read_backwards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CFLAGS", "-O3")
     monkeypatch.setenv(FOLDER_VARIABLE, "")
-    workload = hwgen.Workload(
+    workload = hwgen.workload(
         "tile",
         tensors={"x": "float32[16]", "w": "float32[4]", "y": "float32[4]"},
         compute=[{"do": "y[j] += x[15 - k] * w[j]", "loops": {"k": 16, "j": 4}}],
@@ -129,7 +129,7 @@ def test_no_thread_is_told_that_what_others_write_is_its_own(name: str) -> None:
 def test_reads_that_may_be_joined(values: tuple[str, str], apart: bool) -> None:
     """Of what a launch writes, and of what it only reads."""
     made, used = values
-    workload = hwgen.Workload(
+    workload = hwgen.workload(
         "choice",
         tensors=dict.fromkeys(("x", "w", "t", "y"), "float32[9]"),
         compute=[f"t[i] = {made}", f"y[i] = {used}"],

@@ -69,7 +69,7 @@ def builds() -> list[Build]:
 @cache
 def kernel(name: str, chip: str) -> Compiled:
     tensors, compute = EXACT[name]
-    workload = hwgen.Workload(name.replace(" ", "_"), tensors=tensors, compute=compute)
+    workload = hwgen.workload(name.replace(" ", "_"), tensors=tensors, compute=compute)
     return compile_workload(workload, hwgen.load_hardware(chip), QUICK)
 
 

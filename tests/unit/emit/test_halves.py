@@ -101,7 +101,7 @@ def test_c_rounds_as_numpy_does(dtype: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 def layer(dtype: str) -> Workload:
     """Statements whose results are the same in any order of their sums."""
-    return hwgen.Workload(
+    return hwgen.workload(
         "halves",
         tensors={
             "x": f"{dtype}[7, 9]", "z": f"{dtype}[7, 9]", "d": "float64[7, 9]", "i": "int32[7]",
@@ -140,7 +140,7 @@ def test_processors_compute_the_same_bits(dtype: str, auto: bool) -> None:
 
 
 def test_long_sums_are_kept_in_floats() -> None:
-    workload = hwgen.Workload(
+    workload = hwgen.workload(
         "ones", tensors={"x": "bfloat16[1000]", "y": "bfloat16[1]"}, compute=["y[0] += x[k]"]
     )
     kernel = hwgen.compile_nest(workload, samples.cpu(), auto=False)
@@ -160,7 +160,7 @@ def cube(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def test_units_compute_the_same_bits(cube: HardwareSpec) -> None:
     dtype = cube.memory["l1"].dtype
-    workload = hwgen.Workload(
+    workload = hwgen.workload(
         "half",
         sizes={"M": 20, "N": 17, "K": 33},
         tensors={
@@ -188,7 +188,7 @@ def test_sums_in_order_are_rounded_each_time(dtype: str, tmp_path: Path) -> None
     text = text.replace("int16(clip(x[o] + y[o], -32768, 32767))", "x[o] + y[o]")
     path = tmp_path / "chip.yaml"
     path.write_text(re.sub(r"\bint(8|16)\b", dtype, text))
-    workload = hwgen.Workload(
+    workload = hwgen.workload(
         "running",
         tensors={"a": f"{dtype}[5, 16]", "b": f"{dtype}[4, 16]", "c": f"{dtype}[5, 4]"},
         compute=["c[m, n] = 0", f"c[m, n] = {dtype}(c[m, n] + a[m, k] * b[n, k])"],

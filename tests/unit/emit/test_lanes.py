@@ -53,7 +53,7 @@ def test_exponentials_are_within_a_unit_in_the_last_place(
 
 def test_only_loops_in_lanes_have_them() -> None:
     chip = hwgen.load_hardware(ROOT / "hw_specs" / "cpu_generic.yaml")
-    workload = hwgen.Workload(
+    workload = hwgen.workload(
         "exponentials",
         tensors={"x": "float32[64, 64]", "y": "float32[64, 64]"},
         compute=["y[i, j] = exp(x[i, j])"],

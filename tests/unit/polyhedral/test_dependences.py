@@ -13,7 +13,7 @@ from hwgen.polyhedral.scop import Scop, build_scop, scop_of_nest
 
 def matvec() -> Scop:
     return build_scop(
-        hwgen.Workload(
+        hwgen.workload(
             "matvec",
             tensors={"a": "int8[3, 4]", "x": "int8[4]", "s": "int32[3]", "y": "int8[3]"},
             compute=["s[m] += a[m, k] * x[k]", "y[m] = int8(s[m])"],
@@ -34,7 +34,7 @@ def test_every_contribution_is_bound_between_start_and_use() -> None:
 
 def test_padding_becomes_a_view() -> None:
     scop = build_scop(
-        hwgen.Workload(
+        hwgen.workload(
             "shifted",
             tensors={"x": "int8[8]", "p": "int8[10]", "y": "int8[10]"},
             compute=[
@@ -48,7 +48,7 @@ def test_padding_becomes_a_view() -> None:
 
 
 def test_narrower_guard_than_bounds_is_refused() -> None:
-    workload = hwgen.Workload(
+    workload = hwgen.workload(
         "masked",
         tensors={"x": "int8[8]", "p": "int8[10]", "y": "int8[10]"},
         compute=["p[i] = select(i >= 2 and i < 9, x[i - 1], 0)", "y[i] = int8(max(p[i], 0))"],
@@ -61,7 +61,7 @@ def test_narrower_guard_than_bounds_is_refused() -> None:
 
 def test_transposed_intermediate_is_fused_by_renaming() -> None:
     scop = build_scop(
-        hwgen.Workload(
+        hwgen.workload(
             "transposed",
             tensors={
                 "a": "int8[4, 16]",
@@ -76,7 +76,7 @@ def test_transposed_intermediate_is_fused_by_renaming() -> None:
 
 
 def test_a_shifted_intermediate_is_no_nest() -> None:
-    workload = hwgen.Workload(
+    workload = hwgen.workload(
         "halo",
         tensors={"a": "int8[9, 16]", "b": "int8[16]", "s": "int32[9]", "y": "int8[8]"},
         compute=[

@@ -23,7 +23,7 @@ def counted(compute: list[str], **tensors: str) -> dict[str, float]:
     """By statement, of the tensors that it names, all at home in the kernel."""
     text = " ".join(compute)
     tensors = {name: shape for name, shape in tensors.items() if f"{name}[" in text}
-    workload = hwgen.Workload("w", tensors=tensors, compute=compute)
+    workload = hwgen.workload("w", tensors=tensors, compute=compute)
     schedule = Schedule(workload, chip())
     costs = chip().machine.instructions
     assert costs is not None

@@ -24,7 +24,7 @@ ZERO: Spec = {
     "unit": "array", "iterators": {"c": "J"}, "semantics": "dst[c] = 0",
     "operands": {"dst": {"memory": "sums"}}, "cycles": 1, "emit": "array_zero({{ dst.address }});",
 }  # fmt: skip
-PRODUCT = hwgen.Workload(
+PRODUCT = hwgen.workload(
     "product",
     tensors={"x": "int8[9, 11]", "w": "int8[11, 6]", "y": "int32[9, 6]"},
     compute=["y[m, n] += x[m, k] * w[k, n]"],

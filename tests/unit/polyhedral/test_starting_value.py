@@ -34,7 +34,7 @@ def workload(*epilogue: str, **changed: str) -> Workload:
     """A product and what is made of it; only the tensors that occur."""
     text = " ".join(("acc[m, n] += x[m, k] * w[k, n]", *epilogue))
     tensors = {n: d for n, d in (TENSORS | changed).items() if f"{n}[" in text.replace("int8(", "")}
-    return hwgen.Workload(
+    return hwgen.workload(
         "start", tensors=tensors, compute=["acc[m, n] += x[m, k] * w[k, n]", *epilogue]
     )
 
@@ -94,7 +94,7 @@ def test_a_second_reader_of_the_sums_would_see_the_addend() -> None:
 
 
 def test_sums_that_are_an_output_are_what_they_are() -> None:
-    made = hwgen.Workload(
+    made = hwgen.workload(
         "sums",
         tensors={**{n: TENSORS[n] for n in "xwb"}, "acc": "int32[6, 5]", "y": "int32[6, 5]"},
         compute=["acc[m, n] += x[m, k] * w[k, n]", "y[m, n] = acc[m, n] + b[n]"],

@@ -203,7 +203,7 @@ def test_examples_in_the_workload_page_agree() -> None:
     yaml_text = page.split("```yaml\n")[1].split("```")[0]
     data = parse_document(yaml_text, "workload.md").data
     assert isinstance(data, dict)
-    expected = hwgen.Workload(
+    expected = hwgen.workload(
         "linear",
         sizes={"M": 4, "N": 8, "K": 16},
         tensors={

@@ -27,7 +27,7 @@ def make(
     compute: list[Given] | str, sizes: dict[str, int | str] | None = None, **tensors: str
 ) -> Workload:
     statements = [compute] if isinstance(compute, str) else compute
-    return hwgen.Workload("test", sizes=sizes, tensors=tensors, compute=statements)
+    return hwgen.workload("test", sizes=sizes, tensors=tensors, compute=statements)
 
 
 def code(
@@ -44,7 +44,7 @@ def test_python_and_json_equal_yaml(path: Path, tmp_path: Path) -> None:
     assert isinstance(data, dict)
     loaded = load_workload(path)
     arguments: dict[str, Any] = {k: v for k, v in data.items() if k != "hwgen"}
-    assert hwgen.Workload(**arguments) == loaded
+    assert hwgen.workload(**arguments) == loaded
     (tmp_path / "w.json").write_text(json.dumps(data), encoding="utf-8")
     assert load_workload(tmp_path / "w.json") == loaded
 
@@ -238,7 +238,7 @@ def test_errors_in_python_have_no_line_but_a_field() -> None:
 
 def test_a_value_that_is_not_data() -> None:
     with pytest.raises(HwgenError) as caught:
-        hwgen.Workload("test", tensors={"x": {"type": object()}}, compute=[])
+        hwgen.workload("test", tensors={"x": {"type": object()}}, compute=[])
     assert caught.value.code == "H032"
 
 
@@ -251,7 +251,7 @@ def test_the_package_exports_lazily() -> None:
 
 def test_infinity_is_a_float() -> None:
     sizes = {"M": 4}
-    made = hwgen.Workload(
+    made = hwgen.workload(
         "test",
         sizes=sizes,
         tensors={"x": "float32[M]", "y": "float32[M]"},
@@ -264,7 +264,7 @@ def test_infinity_is_a_float() -> None:
         ({"x": "float32[M]", "y": "float32[M]"}, "y[i] = x[inf]", "H215"),
     ):
         with pytest.raises(HwgenError) as caught:
-            hwgen.Workload("test", sizes=sizes, tensors=tensors, compute=[statement])
+            hwgen.workload("test", sizes=sizes, tensors=tensors, compute=[statement])
         assert caught.value.code == code
 
 
@@ -275,7 +275,7 @@ def test_loops_are_not_called_as_words_of_isl(word: str) -> None:
     text = f"y[{word}] += x[{word}, k]"
     for statement in (text, {"do": text, "loops": {word: 4, "k": 8}}):
         with pytest.raises(HwgenError) as caught:
-            hwgen.Workload(
+            hwgen.workload(
                 "test",
                 tensors={"x": "float32[4, 8]", "y": "float32[4]"},
                 compute=[statement],
@@ -285,7 +285,7 @@ def test_loops_are_not_called_as_words_of_isl(word: str) -> None:
 
 @pytest.mark.parametrize("word", ["mod_", "int", "lcm", "sym", "def", "for", "T", "A"])
 def test_other_words_are_loops(word: str) -> None:
-    made = hwgen.Workload(
+    made = hwgen.workload(
         "test",
         tensors={"x": "float32[4, 8]", "y": "float32[4]"},
         compute=[f"y[{word}] += x[{word}, k]"],
@@ -294,7 +294,7 @@ def test_other_words_are_loops(word: str) -> None:
 
 
 def test_tensors_may_be_called_as_words_of_isl() -> None:
-    made = hwgen.Workload(
+    made = hwgen.workload(
         "test",
         tensors={"exists": "float32[4, 8]", "mod": "float32[4]"},
         compute=["mod[i] += exists[i, k]"],

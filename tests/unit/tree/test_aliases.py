@@ -14,12 +14,12 @@ from tests.unit.tree.toy import ROOT
 
 CPU = hwgen.load_hardware(ROOT / "hw_specs" / "cpu_generic.yaml")
 CUDA = hwgen.load_hardware(ROOT / "hw_specs" / "cuda_generic.yaml")
-LAYER = hwgen.Workload(
+LAYER = hwgen.workload(
     "layer",
     tensors=dict.fromkeys(("a", "c", "d"), "float32[64, 48]") | {"b": "float32[48, 48]"},
     compute=["c[i, j] += a[i, k] * b[k, j]", "d[i, j] = max(c[i, j], 0)"],
 )
-SUM = hwgen.Workload(
+SUM = hwgen.workload(
     "sum", tensors={"a": "float32[64, 48]", "b": "float32[64]"}, compute=["b[i] += a[i, k]"]
 )
 
@@ -168,7 +168,7 @@ def test_the_buffers_of_a_group_are_allocated_once() -> None:
     """Outside of the loops, however far inside they are used."""
     tensors = dict.fromkeys("abde", "float32[64, 64]") | {"f": "float32[64]"}
     compute = ["d[i, j] = a[i, j] + b[i, j]", "e[i, j] = d[i, j] + b[i, j]", "f[i] += e[i, k]"]
-    workload = hwgen.Workload("group", tensors=tensors, compute=compute)
+    workload = hwgen.workload("group", tensors=tensors, compute=compute)
     s = hwgen.Schedule(workload, CPU)
     s[s.create_group("e", ["a", "b"])].compute_at(s["f"], "k")
     text = hwgen.build(workload, CPU, script=s, auto=False).c

@@ -36,7 +36,7 @@ def points(site: Site) -> list[tuple[int | float, ...]]:
 def copied(shape: tuple[int, int]) -> Schedule:
     rows, columns = shape
     return Schedule(
-        hwgen.Workload(
+        hwgen.workload(
             "copied",
             tensors={"x": f"int32[{rows}, {columns}]", "y": f"int32[{rows}, {columns}]"},
             compute=["y[i, j] = x[i, j] + 1"],
@@ -94,7 +94,7 @@ def test_a_gap_between_split_loops_is_not_closed() -> None:
 
 def test_what_took_isl_for_ever_takes_it_no_time() -> None:
     """Threads share a copy: `8 f + g` under `// 15` and `% 15`, with `f` and `g` projected out."""
-    workload = hwgen.Workload(
+    workload = hwgen.workload(
         "diagonal",
         tensors={"t1": "int32[32, 34, 33]", "o0": "int32[17]"},
         compute=[{"do": "o0[l] += t1[2*n + 1, 2*l, l + n]", "loops": {"l": 17, "n": 16}}],

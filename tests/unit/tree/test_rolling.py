@@ -31,7 +31,7 @@ CPU = load_hardware(Path(__file__).parents[3] / "hw_specs" / "cpu_generic.yaml")
 def window(rows: int, back: int) -> Workload:
     """Each result reads an element and the one so many rows before it."""
     shape = f"float32[{rows}, 5]"
-    return hwgen.Workload(
+    return hwgen.workload(
         "window",
         tensors={"a": shape, "b": shape, "c": shape},
         compute=[

@@ -27,7 +27,7 @@ CPU = load_hardware(Path(__file__).parents[3] / "hw_specs" / "cpu_generic.yaml")
 def windows(results: int, width: int, step: int = 1) -> Workload:
     """Each result adds up so many neighbours, so many further than those of the one before."""
     inside = step * (results - 1) + width
-    return hwgen.Workload(
+    return hwgen.workload(
         "windows",
         tensors=dict.fromkeys("ab", f"float32[{inside}]") | {"c": f"float32[{results}]"},
         compute=[
@@ -78,7 +78,7 @@ def test_each_element_is_computed_once(
 
 def test_windows_that_slide_along_two_dimensions() -> None:
     """And in the tiles of larger tiles, over the loops of both."""
-    workload = hwgen.Workload(
+    workload = hwgen.workload(
         "planes",
         tensors=dict.fromkeys("ab", "float32[15, 12]") | {"c": "float32[13, 10]"},
         compute=[

@@ -24,7 +24,7 @@ def make(
     name: str, tensors: Mapping[str, str], compute: Sequence[str | Mapping[str, object]]
 ) -> Workload:
     """A workload out of its tensors and statements."""
-    return hwgen.Workload(name, sizes={}, tensors=tensors, compute=compute)
+    return hwgen.workload(name, sizes={}, tensors=tensors, compute=compute)
 
 
 MATMUL = make(
