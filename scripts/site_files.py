@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = {
     "README.md": "overview.md", "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md", "CODE_OF_CONDUCT.md": "conduct.md",
+    "SECURITY.md": "security.md",
 }  # fmt: skip
 """Files of the repository that are pages of the site, and what they are called there."""
 
