@@ -224,7 +224,7 @@ def _searched(workload: Workload, chip: HardwareSpec) -> Cell:
 
 
 def banks() -> str:
-    """Tiles of 64 x 128 and 128 x 64: loads into one bank during work in the other, and with one bank."""
+    """Tiles of 64 x 128 and 128 x 64: loads into one bank during work in the other; one bank."""
     path, sizes = ROOT / "workloads" / "matmul.yaml", {"M": 512, "N": 512, "K": 1024}
     rows: list[list[Cell]] = []
     for count in (2, 1):
