@@ -33,7 +33,8 @@ FLAGS = [
 ]
 """Of gcc and clang, gnu17 is what they take where nothing is said."""
 
-VECTOR = dict.fromkeys(("x", "z", "y"), "float32[1003]")
+FACTORS: tuple[str, ...] = ("x", "z", "y")
+VECTOR = dict.fromkeys(FACTORS, "float32[1003]")
 EXACT: dict[str, tuple[dict[str, str], list[str]]] = {
     "product and sum": (VECTOR, ["y[i] = x[i] * z[i] + x[i]"]),
     "two products": (VECTOR, ["y[i] = x[i] * z[i] - z[i] * z[i]"]),
@@ -48,7 +49,7 @@ EXACT: dict[str, tuple[dict[str, str], list[str]]] = {
         ["y[i] = 0", "y[i] = y[i] + x[i, r] * z[i, r]"],
     ),
     "doubles": (
-        dict.fromkeys(("x", "z", "y"), "float64[1003]"), ["y[i] = x[i] * z[i] + x[i]"],
+        dict.fromkeys(FACTORS, "float64[1003]"), ["y[i] = x[i] * z[i] + x[i]"],
     ),
     "halves": (
         {"x": "float16[1003]", "z": "float16[1003]", "y": "float32[1003]"},
