@@ -34,7 +34,7 @@ FLAGS = [
 """Of gcc and clang, gnu17 is what they take where nothing is said."""
 
 FACTORS: tuple[str, ...] = ("x", "z", "y")
-VECTOR = dict.fromkeys(FACTORS, "float32[1003]")
+VECTOR: dict[str, str] = dict.fromkeys(FACTORS, "float32[1003]")
 EXACT: dict[str, tuple[dict[str, str], list[str]]] = {
     "product and sum": (VECTOR, ["y[i] = x[i] * z[i] + x[i]"]),
     "two products": (VECTOR, ["y[i] = x[i] * z[i] - z[i] * z[i]"]),
