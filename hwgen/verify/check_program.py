@@ -357,8 +357,7 @@ def _image_of_tensor(image: Image, program: Program, workload: Workload) -> Iter
         yield f"{image.name} does not fit its tensor", image.tensor, "a tensor of that rank"
         return
     same = image.dtype == tensor.dtype
-    # Nobody converts what phases leave each other: its tensor is the image.
-    if image.role != "temporary" and image.tensor_dtype not in ("", tensor.dtype):
+    if image.tensor_dtype not in ("", tensor.dtype):
         yield f"{image.name} mistakes its tensor", image.tensor_dtype, tensor.dtype
     if image.supplied is not None:  # One number, which the image may store in a type of its own.
         number = image.supplied, image.supplied
