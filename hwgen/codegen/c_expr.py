@@ -157,6 +157,4 @@ def integer(value: int) -> str:
     """A C constant of that value, of a type wide enough."""
     if INT32[0] < value <= INT32[1]:
         return str(value)
-    if value == -(1 << 63):  # C has no literal of it.
-        return f"(INT64_C({value + 1}) - 1)"
     return f"INT64_C({value})"

@@ -8,9 +8,9 @@ towards minus infinity; `/` is true division; right shifts of signed values are 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from hwgen.codegen.c_expr import Helpers, integer
+from hwgen.codegen.c_expr import Helpers
 from hwgen.codegen.c_names import C_TYPES
 from hwgen.spec.expression import (
     Access,
@@ -23,7 +23,7 @@ from hwgen.spec.expression import (
     Unary,
 )
 from hwgen.spec.intervals import Interval, combined, within
-from hwgen.spec.typecheck import common_type, integer_range, promoted
+from hwgen.spec.typecheck import integer_range, promoted
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 HALVES = ("float16", "bfloat16")
@@ -115,34 +115,27 @@ _IN_LANES = {
 }
 """Functions that C libraries have one element at a time."""
 
-HALF_HELPERS = {
-    # Bits of a float16, and back: a double is rounded once, to nearest and even. They need nothing
-    # of a library.
+_HALF = {
+    # Bits of a float16, and back: a double is rounded once, to nearest and even.
     "float16": (
         "static inline float {p}_float16(uint16_t bits)\n{{\n"
-        "  union {{\n    uint32_t bits;\n    float value;\n  }} a;\n"
-        "  uint32_t size = bits & 0x7fffu;\n"
-        "  if (size < 0x400)\n    a.value = (float)size * 5.9604644775390625e-8f;\n"
-        "  else\n    a.bits = (size << 13) + (size < 0x7c00 ? 0x38000000u : 0x70000000u);\n"
-        "  a.bits |= (bits & 0x8000u) << 16;\n"
-        "  return a.value;\n}}"
+        "  int e = bits >> 10 & 31, m = bits & 1023;\n"
+        "  float a = e == 31 ? (m ? NAN : INFINITY)\n"
+        "          : (float)ldexp((double)(e ? m + 1024 : m), (e ? e : 1) - 25);\n"
+        "  return bits >> 15 ? -a : a;\n}}"
     ),
     "float16_bits": (
         "static inline uint16_t {p}_float16_bits(double a)\n{{\n"
-        "  union {{\n    double value;\n    uint64_t bits;\n  }} in;\n"
-        "  in.value = a;\n"
-        "  uint32_t sign = (uint32_t)(in.bits >> 48) & 0x8000u;\n"
-        "  int e = (int)(in.bits >> 52 & 2047) - 1008;\n"
+        "  uint16_t sign = signbit(a) ? 0x8000 : 0;\n"
+        "  int e;\n"
         "  if (a != a)\n    return 0x7e00;\n"
-        "  if (a >= 65520.0 || a <= -65520.0)\n    return (uint16_t)(sign | 0x7c00);\n"
-        "  if (e < -10)\n    return (uint16_t)sign;\n"
-        "  int cut = e > 0 ? 42 : 43 - e;\n"
-        "  uint64_t m = (in.bits & 0xfffffffffffffu) | 0x10000000000000u;\n"
-        "  uint64_t rest = m & (((uint64_t)1 << cut) - 1), half = (uint64_t)1 << (cut - 1);\n"
-        "  uint32_t found = (uint32_t)(m >> cut);\n"
-        "  found += rest > half || (rest == half && (found & 1));\n"
+        "  a = fabs(a);\n"
+        "  if (a >= 65520.0)\n    return (uint16_t)(sign | 0x7c00);\n"
+        "  if (a == 0)\n    return sign;\n"
+        "  frexp(a, &e);\n"
+        "  if (e < -13)\n    e = -13;\n"
         "  /* A full mantissa carries into the exponent. */\n"
-        "  return (uint16_t)(sign + (e > 0 ? (uint32_t)(e - 1) << 10 : 0) + found);\n}}"
+        "  return (uint16_t)(sign + (e + 13) * 1024 + (int)rint(ldexp(a, 11 - e)));\n}}"
     ),
     # The upper half of a float. A double that a float does not hold is first cut towards zero and
     # its last bit set: what is rounded then is not a tie.
@@ -157,11 +150,10 @@ HALF_HELPERS = {
         "  if (value != value)\n    return 0x7fc0;\n"
         "  a.value = (float)value;\n"
         "  if ((double)a.value != value)\n"
-        "    a.bits = (a.bits - (((double)a.value > value) == (value > 0))) | 1;\n"
+        "    a.bits = (a.bits - (fabs((double)a.value) > fabs(value))) | 1;\n"
         "  return (uint16_t)((a.bits + 0x7fff + (a.bits >> 16 & 1)) >> 16);\n}}"
     ),
 }
-"""Conversions of floats that are held as their 16 bits."""
 
 _WITHIN_FLOAT = {
     # A NaN is not inside.
@@ -183,31 +175,36 @@ def dtype_interval(dtype: str) -> Interval:
 
 def value_helpers(prefix: str) -> Helpers:
     """A collector over every helper that typed expressions and immediates may need."""
-    computed = {**_integer_helpers(), **_typed_helpers(), **_IN_LANES}
-    return Helpers(prefix, {**computed, **HALF_HELPERS, **_WITHIN_FLOAT})
+    library = {**_integer_helpers(), **_typed_helpers(), **_IN_LANES, **_HALF, **_WITHIN_FLOAT}
+    return Helpers(prefix, library)
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """C text of type `dtype` (int32 or wider, or a float); integers lie in `interval`; `numbers` as
-    in `Typed`."""
+    """C text of type `dtype` (int32 or wider, or a float); integers lie in `interval`.
+
+    `weak`: made of numbers alone, which take the other operand's type.
+    """
 
     text: str
     dtype: str
     interval: Interval
-    numbers: tuple[int | float, ...] = ()
+    weak: bool = False
 
     @property
     def is_float(self) -> bool:
         return self.dtype in FLOATS
 
 
-_ZERO = Value("0", "int32", (0, 0), (0,))
-
-
-def _numbers(left: Value, right: Value) -> tuple[int | float, ...]:
-    """Those that a value of two others is made of."""
-    return left.numbers + right.numbers if left.numbers and right.numbers else ()
+def _common(left: Value, right: Value) -> str:
+    if left.weak != right.weak:
+        strong, weak = (right, left) if left.weak else (left, right)
+        if strong.is_float or not weak.is_float:
+            low, high = dtype_interval(strong.dtype)
+            if strong.is_float or low <= weak.interval[0] <= high:
+                return strong.dtype
+    ranks = ("int32", "uint32", "int64", "float32", "float64")
+    return max(left.dtype, right.dtype, key=ranks.index)
 
 
 @dataclass(slots=True)
@@ -226,12 +223,12 @@ class ValueText:
         match expr:
             case Const(int(value)):
                 dtype = "int32" if -(1 << 31) <= value < 1 << 31 else "int64"
-                text = "(-2147483647 - 1)" if value == -(1 << 31) else integer(value)
-                text = f"({text})" if value < 0 and text[0] != "(" else text
-                return Value(text, dtype, (value, value), (value,))
+                text = str(value) if dtype == "int32" else f"INT64_C({value})"
+                text = "(-2147483647 - 1)" if value == -(1 << 31) else text
+                return Value(text if value >= 0 else f"({text})", dtype, (value, value), True)
             case Const(value):
                 text = repr(float(value)).replace("inf", "INFINITY")
-                return Value(text, "float64", (0, 0), (value,))
+                return Value(text, "float64", (0, 0), True)
             case Name(name):
                 text, dtype, interval = self.scalars[name]
                 return Value(text, promoted(dtype), interval)
@@ -239,7 +236,7 @@ class ValueText:
                 text, dtype = self.load(expr)
                 return self.loaded(text, dtype)
             case Unary("-", operand):
-                return self._negated(self(operand))
+                return self._arithmetic("-", Value("0", "int32", (0, 0), True), self(operand))
             case Unary(_, operand):
                 return Value(f"(!{self(operand).text})", "int32", (0, 1))
             case Cast(dtype, operand):
@@ -254,10 +251,6 @@ class ValueText:
         if dtype in HALVES:
             text = self.helpers.call(dtype, text)
         return Value(text, promoted(dtype), dtype_interval(dtype))
-
-    def converted(self, text: str, source: str, target: str) -> str:
-        """An element of one data type as one of another."""
-        return text if source == target else self.stored(self.loaded(text, source), target)
 
     def stored(self, value: Value, dtype: str) -> str:
         """The C text of a value as an element of a memory."""
@@ -282,48 +275,31 @@ class ValueText:
             return Value(value.text, value.dtype, interval)
         return Value(f"(({c}){value.text})", promoted(dtype), interval)
 
-    def _common(self, left: Value, right: Value) -> tuple[Value, Value]:
-        """Both operands in the type in which C computes with them."""
-        dtype = common_type(left, right)
-        return self._to(left, dtype), self._to(right, dtype)
-
-    def _to(self, value: Value, dtype: str) -> Value:
-        if value.dtype == dtype:
-            return value
-        limits = dtype_interval(dtype)
-        interval = value.interval if within(value.interval, limits) else limits
-        return Value(f"({C_TYPES[dtype]}){value.text}", dtype, interval, value.numbers)
-
-    def _negated(self, value: Value) -> Value:
-        if value.is_float:
-            inner = f"({value.text})" if value.text.startswith("-") else value.text
-            return Value(f"(-{inner})", value.dtype, (0, 0), value.numbers)
-        made = self._arithmetic("-", _ZERO, value)
-        return replace(made, numbers=value.numbers)
+    def _as(self, value: Value, dtype: str) -> str:
+        return value.text if value.dtype == dtype else f"({C_TYPES[dtype]}){value.text}"
 
     def _arithmetic(self, op: str, left: Value, right: Value) -> Value:
-        one, other = self._common(left, right)
-        dtype, numbers = one.dtype, _numbers(left, right)
-        text = f"({one.text} {op} {other.text})"
+        dtype, weak = _common(left, right), left.weak and right.weak
+        text = f"({self._as(left, dtype)} {op} {self._as(right, dtype)})"
         if dtype in FLOATS:
-            return Value(text, dtype, (0, 0), numbers)
+            return Value(text, dtype, (0, 0), weak)
         interval = combined(op, left.interval, right.interval)
         if within(interval, dtype_interval(dtype)):
-            return Value(text, dtype, interval, numbers)
+            return Value(text, dtype, interval, weak)
         unsigned = "uint64_t" if dtype == "int64" else "uint32_t"
         text = f"(({C_TYPES[dtype]})(({unsigned}){left.text} {op} ({unsigned}){right.text}))"
-        return Value(text, dtype, dtype_interval(dtype), numbers)
+        return Value(text, dtype, dtype_interval(dtype), weak)
 
     def _binary(self, op: str, left: Value, right: Value) -> Value:
         match op:
             case "+" | "-" | "*":
                 return self._arithmetic(op, left, right)
             case "/":
-                dtype = common_type(left, right)
+                dtype = _common(left, right)
                 dtype = dtype if dtype in FLOATS else "float64"
                 c = C_TYPES[dtype]
                 text = f"(({c}){left.text} / ({c}){right.text})"
-                return Value(text, dtype, (0, 0), _numbers(left, right))
+                return Value(text, dtype, (0, 0), left.weak and right.weak)
             case "//" | "%":
                 return self._floor(op, left, right)
             case "<<" | ">>":
@@ -332,23 +308,27 @@ class ValueText:
                 sign = "&&" if op == "and" else "||"
                 return Value(f"(({left.text}) {sign} ({right.text}))", "int32", (0, 1))
             case _:
-                one, other = self._common(left, right)
-                return Value(f"({one.text} {op} {other.text})", "int32", (0, 1))
+                dtype = _common(left, right)
+                text = f"({self._as(left, dtype)} {op} {self._as(right, dtype)})"
+                return Value(text, "int32", (0, 1))
 
     def _floor(self, op: str, left: Value, right: Value) -> Value:
-        numbers = _numbers(left, right)
-        left, right = self._common(left, right)
-        dtype = left.dtype
-        assert dtype not in FLOATS, f"{op} is for integers"
+        dtype, weak = _common(left, right), left.weak and right.weak
+        if dtype in FLOATS:
+            a, b = self._as(left, dtype), self._as(right, dtype)
+            text = f"floor({a} / {b})" if op == "//" else f"({a} - floor({a} / {b}) * {b})"
+            return Value(f"({C_TYPES[dtype]}){text}", dtype, (0, 0), weak)
         if right.interval[0] <= 0 <= right.interval[1]:
             self.checks.append(f"{right.text} != 0")
         if left.interval[0] >= 0 and right.interval[0] > 0:
-            text = f"({left.text} {'/' if op == '//' else '%'} {right.text})"
+            text = (
+                f"({self._as(left, dtype)} {'/' if op == '//' else '%'} {self._as(right, dtype)})"
+            )
             high = left.interval[1] if op == "//" else right.interval[1] - 1
-            return Value(text, dtype, (0, high), numbers)
+            return Value(text, dtype, (0, high))
         name = "floor_div" if op == "//" else "floor_mod"
         call = self.helpers.call(name, left.text, right.text)
-        return Value(f"(({C_TYPES[dtype]}){call})", dtype, dtype_interval(dtype), numbers)
+        return Value(f"(({C_TYPES[dtype]}){call})", dtype, dtype_interval(dtype))
 
     def _shift(self, op: str, left: Value, right: Value) -> Value:
         dtype = left.dtype
@@ -364,7 +344,7 @@ class ValueText:
         if op == ">>" and 0 <= low <= high <= most:
             ends = [x >> n for x in left.interval for n in (low, high)]
             interval = (min(ends), max(ends))
-        return Value(call, dtype, interval, _numbers(left, right))
+        return Value(call, dtype, interval)
 
     def _call(self, function: str, arguments: list[Value]) -> Value:
         match function, arguments:
@@ -373,20 +353,16 @@ class ValueText:
             case "clip", [value, low, high]:
                 return self._extreme("min", self._extreme("max", value, low), high)
             case "select", [condition, yes, no]:
-                numbers = _numbers(yes, no)
-                yes, no = self._common(yes, no)
-                text = f"({condition.text} ? {yes.text} : {no.text})"
+                dtype = _common(yes, no)
+                text = f"({condition.text} ? {self._as(yes, dtype)} : {self._as(no, dtype)})"
                 low = min(yes.interval[0], no.interval[0])
-                interval = low, max(yes.interval[1], no.interval[1])
-                return Value(text, yes.dtype, interval, numbers)
+                return Value(text, dtype, (low, max(yes.interval[1], no.interval[1])))
             case "abs", [value] if not value.is_float:
-                if value.interval[0] >= 0:
-                    return value
-                negated = self._negated(value)
+                zero = Value("0", "int32", (0, 0), True)
+                negated = self._arithmetic("-", zero, value)
                 text = f"({value.text} < 0 ? {negated.text} : {value.text})"
                 low = min(negated.interval[0], 0)
-                interval = low, max(map(abs, value.interval))
-                return Value(text, value.dtype, interval, value.numbers)
+                return Value(text, value.dtype, (low, max(map(abs, value.interval))))
             case (("round" | "ceil" | "floor"), [value]) if not value.is_float:
                 return value
             case _, [value]:
@@ -395,20 +371,20 @@ class ValueText:
                 raise AssertionError(f"{function} with {len(arguments)} arguments")
 
     def _extreme(self, function: str, left: Value, right: Value) -> Value:
-        numbers = _numbers(left, right)
-        left, right = self._common(left, right)
+        dtype = _common(left, right)
         pick = min if function == "min" else max
         interval = (
             pick(left.interval[0], right.interval[0]),
             pick(left.interval[1], right.interval[1]),
         )
-        call = self.helpers.call(f"{function}_{left.dtype}", left.text, right.text)
-        return Value(call, left.dtype, interval, numbers)
+        a, b = self._as(left, dtype), self._as(right, dtype)
+        call = self.helpers.call(f"{function}_{dtype}", a, b)
+        return Value(call, dtype, interval, left.weak and right.weak)
 
     def _transcendental(self, function: str, value: Value) -> Value:
         single = value.dtype == "float32"
         dtype, suffix, one = ("float32", "f", "1.0f") if single else ("float64", "", "1.0")
-        x = self._to(value, dtype).text
+        x = self._as(value, dtype)
         match function:
             case "rsqrt":
                 text = f"({one} / sqrt{suffix}({x}))"
@@ -420,7 +396,7 @@ class ValueText:
                 text = f"rint{suffix}({x})"
             case _:
                 text = self._library(function, dtype, x)
-        return Value(text, dtype, (0, 0), value.numbers)
+        return Value(text, dtype, (0, 0), value.weak)
 
     def _library(self, function: str, dtype: str, x: str) -> str:
         own = f"{function}_{dtype}"

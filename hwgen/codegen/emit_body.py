@@ -6,7 +6,6 @@ from typing import Protocol
 
 from hwgen.codegen.c_expr import HELPERS, Helpers, IndexText, fits_int32
 from hwgen.codegen.c_names import NameTable, comment, indent
-from hwgen.codegen.c_value import HALF_HELPERS
 from hwgen.codegen.names import expressions, loop_range, ranged
 from hwgen.codegen.nodes import SERIAL, Call, If, Loop, Node, OfCode, Sync, SyncNode, calls
 from hwgen.codegen.program import Program
@@ -93,9 +92,8 @@ def narrow_body(body: tuple[Node, ...]) -> bool:
 
 
 def index_helpers(prefix: str, index: str) -> Helpers:
-    """A collector for the helpers of loop expressions, over the C type `index`, and of packing."""
-    own = {n: text.replace("int64_t", index) for n, text in HELPERS.items()}
-    return Helpers(prefix, {**own, **HALF_HELPERS})
+    """A collector for the helpers of loop expressions, over the C type `index`."""
+    return Helpers(prefix, {n: text.replace("int64_t", index) for n, text in HELPERS.items()})
 
 
 def tables(program: Program) -> list[str]:

@@ -15,7 +15,6 @@ from hwgen.codegen.c_reserved import MODEL_PREFIX
 from hwgen.codegen.emit_body import BodyWriter, index_helpers, tables
 from hwgen.codegen.emit_host import Execution, entry_points
 from hwgen.codegen.emit_sync import FlagCounters
-from hwgen.codegen.floating_point import floating_point_rules
 from hwgen.codegen.host_plan import HostPlan, code_arguments, run_names
 from hwgen.codegen.model_intrinsic import IntrinsicFunctions
 from hwgen.codegen.nodes import (
@@ -87,7 +86,6 @@ def emit_model(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
         " * Against a model of the chip: memories are arrays, intrinsics are checked functions.",
         *tables(plan.program),
         " */",
-        *floating_point_rules(plan.program.codes, writer.used),
         *(f"#include <{h}.h>" for h in ("math", "stdint", "stdio", "stdlib", "string")),
         "",
         *writer.chip(),

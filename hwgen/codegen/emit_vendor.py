@@ -12,7 +12,6 @@ from hwgen.codegen.emit_body import BodyWriter, index_helpers, tables
 from hwgen.codegen.emit_host import Execution, entry_points, run_function
 from hwgen.codegen.emit_sync import FlagCounters, written
 from hwgen.codegen.exported import Exported, exported
-from hwgen.codegen.floating_point import floating_point_rules
 from hwgen.codegen.host_plan import HostPlan, code_arguments, run_names
 from hwgen.codegen.lower.literals import entries_used
 from hwgen.codegen.nodes import (
@@ -65,7 +64,6 @@ def emit_vendor(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
         " *",
         *tables(plan.program),
         " */",
-        *floating_point_rules(plan.program.codes),
         *(f"#include {name}" for name in includes),
         "",
     ]

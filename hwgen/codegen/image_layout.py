@@ -268,7 +268,6 @@ def _image(
         tuple(index),
         view.fill if view else 0,
         memory=operand.memory,
-        tensor_dtype=scop.workload.tensor[tensor].dtype,
     )
     reached = hardware.memory[operand.memory].shared and hardware.code.handles_are_pointers
     image = replace(image, in_place=reached and is_tensor(image, scop.workload.tensor[tensor]))

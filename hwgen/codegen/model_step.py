@@ -241,13 +241,13 @@ class Step:
         nest = self._loops(
             spatial,
             [
-                f"{'float' if dtype in HALVES else C_TYPES[dtype]} so_far = "
+                f"{'float' if dtype == 'float16' else C_TYPES[dtype]} so_far = "
                 f"{text.loaded(target, dtype).text};",
                 *self._loops(
                     reduced,
                     [*([f"bad |= {checks};"] if checks else []), f"so_far = {step.text};"],
                 ),
-                f"{result} = {text.stored(last, dtype) if dtype in HALVES else 'so_far'};",
+                f"{result} = {text.stored(last, dtype) if dtype == 'float16' else 'so_far'};",
             ],
         )
         if checks:

@@ -7,7 +7,6 @@ from math import prod
 
 from hwgen.codegen.c_expr import Helpers, IndexText, fits_int32, fold, integer
 from hwgen.codegen.c_names import C_TYPES, comment, indent
-from hwgen.codegen.c_value import HALVES, ValueText
 from hwgen.codegen.host_plan import HostPlan
 from hwgen.codegen.layout import dense
 from hwgen.codegen.storages import Image
@@ -59,7 +58,6 @@ class _Packing:
             v: (0, n - 1) for v, n in zip(self.variables, self.extents, strict=True)
         }
         self.text = IndexText(helpers, {v: v for v in self.variables}, self.ranges)
-        self.values = ValueText(helpers, lambda _: ("", ""), {})
         self.shape = list(tensor.shape)
 
     @property
@@ -197,25 +195,17 @@ class _Packing:
         """Put what stands outside of the tensor into some of the elements that come next."""
         if not count:
             return []
-        if str(self.image.fill) in ("0", "0.0"):
+        if self.image.fill == 0:
             target = f"to + {first}" if first else "to"
             return [f"memset({target}, 0, {count} * sizeof *to);"]
-        loop = self._for("i", str(first + count), str(first))
-        return [loop, f"  to[i] = {self._constant(self.image.fill)};"]
+        return [self._for("i", str(first + count), str(first)), f"  to[i] = {self._fill_text()};"]
 
     def _for(self, variable: str, stop: str, start: str = "0") -> str:
         return f"for ({self.plan.index} {variable} = {start}; {variable} < {stop}; ++{variable})"
 
-    def _constant(self, value: int | float) -> str:
-        """A number as an element of the image."""
-        if self.image.dtype in HALVES:
-            return self.values.stored(self.values(Const(value)), self.image.dtype)
-        return repr(value) if isinstance(value, float) else integer(value)
-
-    def _moved(self, element: str) -> str:
-        """An element as the other side holds it."""
-        dtypes = self.tensor.dtype, self.image.dtype
-        return self.values.converted(element, *(dtypes if self.packs else reversed(dtypes)))
+    def _fill_text(self) -> str:
+        fill = self.image.fill
+        return repr(fill) if isinstance(fill, float) else integer(fill)
 
     def _offset(self, variable: str = "", at: int = 0) -> str:
         """Element offset in the tensor, where a variable has a value."""
@@ -251,12 +241,11 @@ class _Packing:
         guard = " && ".join(conditions)
         head = self._for(variable, integer(extent))
         if self.packs:
-            read = f"from[{self._offset()}]"
-            value = self._moved(read) if own is None else self._constant(own)
+            value = f"from[{self._offset()}]" if own is None else integer(own)
             if guard:
-                value = f"{guard} ? {value} : {self._constant(self.image.fill)}"
+                value = f"{guard} ? {value} : {self._fill_text()}"
             return [head, f"  to[{variable}] = {value};", advance]
-        copy = f"to[{self._offset()}] = {self._moved(f'from[{variable}]')};"
+        copy = f"to[{self._offset()}] = from[{variable}];"
         return [head, *([f"  if ({guard})", f"    {copy}"] if guard else [f"  {copy}"]), advance]
 
     def _steps_by_one(self, k: int, variable: str) -> bool:
@@ -287,7 +276,7 @@ class _Packing:
         if self.packs:
             lines += [
                 self._for("i", str(extent), "n"),
-                f"  to[i] = {self._constant(self.image.fill)};",
+                f"  to[i] = {self._fill_text()};",
             ]
         return lines
 
@@ -310,7 +299,7 @@ class _Packing:
             at = f"from[{base} + i]" if self.packs else "from[i]"
             place = f"{begin} + i" if begin else "i"
             to = f"to[{place}]" if self.packs else f"to[{base} + i]"
-            return [self._for("i", count), f"  {to} = {self._moved(at)};"]
+            return [self._for("i", count), f"  {to} = {at};"]
         if count.isdigit():
             first, second = (target, f"&{source}") if self.packs else (f"&{target}", "from")
             return [f"memcpy({first}, {second}, {int(count)} * sizeof({element}));"]

@@ -17,8 +17,7 @@ class Image:
     Position `p0, p1, ...` holds the tensor's element at `index` (expressions over `p0...`),
     or `fill` where that lies outside the tensor. `lanes`: the shape of one entry. For an input,
     several positions may hold one element; otherwise, each element has one position.
-    `dtype` differs from the tensor's, `tensor_dtype`, only for inputs, by a conversion that loses
-    nothing; "" where nothing says that it does.
+    `dtype` differs from the tensor's only for inputs, by a conversion that loses nothing.
     `in_place`: it is the tensor itself, where the caller has it; nothing is packed or unpacked.
     A tensor that the host's core takes over between units is an `output` of the calls that store it
     and an `input` of those that load it.
@@ -41,7 +40,6 @@ class Image:
     shape: tuple[int, ...] = ()
     memory: str = ""
     supplied: int | None = None
-    tensor_dtype: str = ""
 
     @property
     def entries(self) -> int:

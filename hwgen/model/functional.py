@@ -24,7 +24,7 @@ from .callsite import CallSite, Plan
 from .code import run_code
 from .geometry import Dims
 from .images import outside, pack, supplied, unpack
-from .numeric import Array
+from .numeric import STORAGE, Array
 from .state import NOBODY, State, call_error
 from .trace import CallEvent, TracedCall, calls
 from .workers import Workers
@@ -160,8 +160,17 @@ class _Machine:
             if image.supplied is not None:  # Another image of the same may have another type.
                 self.state.place(image, pack(image, supplied(image), image.dtype))
                 continue
-            dtype = image.tensor_dtype or image.dtype
-            self.state.place(image, pack(image, self.tensor(image.tensor), dtype))
+            tensor = self.tensor(image.tensor)
+            known = STORAGE.get(image.dtype) == tensor.dtype
+            dtype = image.dtype if known else str(tensor.dtype)
+            if dtype not in STORAGE:
+                raise HwgenError(
+                    "H726",
+                    f"an input tensor has no data type of this language: {image.tensor}",
+                    found=dtype,
+                    allowed=", ".join(STORAGE),
+                )
+            self.state.place(image, pack(image, tensor, dtype))
 
     def code(self, code: Code) -> None:
         """What the processor runs."""

@@ -28,7 +28,7 @@ Offsets = npt.NDArray[np.int64]
 def supplied(image: Image) -> Array:
     """The tensor of an image that no caller gives."""
     assert image.supplied is not None
-    return np.full(image.shape, _number(image, image.supplied), STORAGE[image.dtype])
+    return np.full(image.shape, image.supplied, STORAGE[image.dtype])
 
 
 def pack(image: Image, tensor: Array, dtype: str) -> Array:
@@ -244,13 +244,9 @@ def _check_tensor(image: Image, tensor: Array, dtype: str) -> None:
 
 
 def _fill(image: Image) -> np.generic:
-    return _number(image, image.fill)
-
-
-def _number(image: Image, number: int | float) -> np.generic:
-    """A number as an element of the image."""
-    dtype = "float64" if isinstance(number, float) else "int64"
-    return store(Value(np.asarray(number, STORAGE[dtype]), dtype), image.dtype).ravel()[0]
+    dtype = "float64" if isinstance(image.fill, float) else "int64"
+    number = Value(np.asarray(image.fill, STORAGE[dtype]), dtype)
+    return store(number, image.dtype).ravel()[0]
 
 
 def _converted(image: Image, tensor: Array, dtype: str) -> Array:

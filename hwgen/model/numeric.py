@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from hwgen.errors import HwgenError
 from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, Unary
-from hwgen.spec.typecheck import common_type, integer_range, is_float, promoted
+from hwgen.spec.typecheck import integer_range, is_float, promoted
 
 Array = npt.NDArray[np.generic]
 Mask = npt.NDArray[np.bool_]
@@ -33,15 +33,17 @@ STORAGE: dict[str, np.dtype[np.generic]] = {
 }  # fmt: skip
 """How arrays hold each data type; bfloat16 as its 16 bits."""
 
+_RANKS = ("int32", "uint32", "int64", "float32", "float64")
+
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """Numbers of type `dtype`: int32, uint32, int64, float32 or float64; `numbers` as `Typed` has
-    them."""
+    """Numbers of type `dtype`: int32, uint32, int64, float32 or float64. `weak`: written in the
+    text, so that they take the other operand's type."""
 
     array: Array
     dtype: str
-    numbers: tuple[int | float, ...] = ()
+    weak: bool = False
 
 
 Reader = Callable[[Access, Mask | None], Value]
@@ -111,9 +113,9 @@ def evaluate(
     match expr:
         case Const(int(value)):
             dtype = "int32" if -(1 << 31) <= value < 1 << 31 else "int64"
-            return Value(np.asarray(value, STORAGE[dtype]), dtype, (value,))
+            return Value(np.asarray(value, STORAGE[dtype]), dtype, weak=True)
         case Const(value):
-            return Value(np.asarray(value, np.float64), "float64", (value,))
+            return Value(np.asarray(value, np.float64), "float64", weak=True)
         case Name(name):
             return scalars[name]
         case Access():
@@ -123,7 +125,7 @@ def evaluate(
         case Unary("-", operand):
             value = evaluate(operand, read, scalars, mask)
             with np.errstate(over="ignore"):
-                return Value(np.negative(value.array), value.dtype, value.numbers)
+                return Value(np.negative(value.array), value.dtype, value.weak)
         case Unary(_, operand):
             return _truth(np.logical_not(evaluate(operand, read, scalars, mask).array))
         case Binary("and" | "or" as op, left, right):
@@ -138,9 +140,9 @@ def evaluate(
             chosen = evaluate(condition, read, scalars, mask).array != 0
             first = evaluate(yes, read, scalars, _both(mask, chosen))
             second = evaluate(no, read, scalars, _both(mask, np.logical_not(chosen)))
-            dtype = common_type(first, second)
+            dtype = _common(first, second)
             pair = (_as(first, dtype), _as(second, dtype))
-            return Value(np.where(chosen, *pair), dtype, _numbers(first, second))
+            return Value(np.where(chosen, *pair), dtype, first.weak and second.weak)
         case Call(function, arguments):
             return _call(function, [evaluate(a, read, scalars, mask) for a in arguments])
 
@@ -153,9 +155,16 @@ def _truth(condition: Mask) -> Value:
     return Value(np.asarray(condition).astype(np.int32), "int32")
 
 
-def _numbers(left: Value, right: Value) -> tuple[int | float, ...]:
-    """Those that a value of two others is made of."""
-    return left.numbers + right.numbers if left.numbers and right.numbers else ()
+def _common(left: Value, right: Value) -> str:
+    if left.weak != right.weak:
+        strong, weak = (right, left) if left.weak else (left, right)
+        if is_float(strong.dtype):
+            return strong.dtype
+        if not is_float(weak.dtype):
+            low, high = integer_range(strong.dtype)
+            if weak.array.size == 1 and low <= int(weak.array.astype(np.int64).item()) <= high:
+                return strong.dtype
+    return max(left.dtype, right.dtype, key=_RANKS.index)
 
 
 def _as(value: Value, dtype: str) -> Array:
@@ -164,10 +173,10 @@ def _as(value: Value, dtype: str) -> Array:
 
 def binary(op: str, left: Value, right: Value, mask: Mask | None = None) -> Value:
     """One operator on values; `mask` as in `evaluate`."""
-    weak = _numbers(left, right)
+    weak = left.weak and right.weak
     if op in ("<<", ">>"):
         return _shift(op, left, right, mask)
-    dtype = common_type(left, right)
+    dtype = _common(left, right)
     if op == "/" and not is_float(dtype):
         dtype = "float64"
     a, b = _as(left, dtype), _as(right, dtype)
@@ -227,7 +236,7 @@ def _shift(op: str, left: Value, right: Value, mask: Mask | None) -> Value:
         amount = np.where(wrong, np.int64(0), amount)
     shifts = amount.astype(STORAGE[left.dtype])
     function = np.left_shift if op == "<<" else np.right_shift
-    return Value(function(left.array, shifts), left.dtype, _numbers(left, right))
+    return Value(function(left.array, shifts), left.dtype, left.weak and right.weak)
 
 
 def _call(function: str, arguments: list[Value]) -> Value:
@@ -240,7 +249,7 @@ def _call(function: str, arguments: list[Value]) -> Value:
             return value
         case "abs", [value]:
             with np.errstate(over="ignore"):
-                return Value(np.abs(value.array), value.dtype, value.numbers)
+                return Value(np.abs(value.array), value.dtype, value.weak)
         case _, [value]:
             return _transcendental(function, value)
         case _:
@@ -249,9 +258,9 @@ def _call(function: str, arguments: list[Value]) -> Value:
 
 def extreme(function: str, left: Value, right: Value) -> Value:
     """`min` or `max` of values; a NaN wins."""
-    dtype = common_type(left, right)
+    dtype = _common(left, right)
     pick = np.minimum if function == "min" else np.maximum
-    return Value(pick(_as(left, dtype), _as(right, dtype)), dtype, _numbers(left, right))
+    return Value(pick(_as(left, dtype), _as(right, dtype)), dtype, left.weak and right.weak)
 
 
 def _transcendental(function: str, value: Value) -> Value:
@@ -278,7 +287,7 @@ def _transcendental(function: str, value: Value) -> Value:
                 result = np.ceil(x)
             case _:
                 result = np.floor(x)
-    return Value(result, dtype, value.numbers)
+    return Value(result, dtype, value.weak)
 
 
 def exact_float(bound: int) -> type[np.float32] | type[np.float64] | None:

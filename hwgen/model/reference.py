@@ -190,7 +190,7 @@ class _Execution:
         scalars: dict[str, Value] = {}
         for name, value in self.workload.sizes:
             kind = "int32" if -(1 << 31) <= value < 1 << 31 else "int64"
-            scalars[name] = Value(np.asarray(value, STORAGE[kind]), kind, (value,))
+            scalars[name] = Value(np.asarray(value, STORAGE[kind]), kind, weak=True)
         for name, rows in _environment(box).items():
             scalars[name] = Value(rows.astype(np.int32), "int32")
 

@@ -9,7 +9,6 @@ A number written in an expression takes the type of what it meets, where that ty
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from hwgen.spec.expression import (
     DTYPES,
@@ -36,9 +35,6 @@ LARGEST = {
 }  # fmt: skip
 """The greatest finite number of each type of floats."""
 
-_COMPUTED = ("int32", "uint32", "int64", "float32", "float64")
-"""The types in which values are computed, as C ranks them."""
-
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 
 
@@ -63,30 +59,6 @@ def promoted(dtype: str) -> str:
     if dtype in ("int8", "uint8", "int16", "uint16"):
         return "int32"
     return "float32" if dtype in ("float16", "bfloat16") else dtype
-
-
-class Typed(Protocol):
-    """A value in the type in which it is computed. `numbers`: those that it is made of, where it is
-    made of nothing else: then it takes the type of what it meets, if that holds them."""
-
-    @property
-    def dtype(self) -> str: ...
-
-    @property
-    def numbers(self) -> tuple[int | float, ...]: ...
-
-
-def common_type(left: Typed, right: Typed) -> str:
-    """The type to which C converts two values that an operator joins, compares or chooses from."""
-    if bool(left.numbers) != bool(right.numbers):
-        strong, weak = (right, left) if left.numbers else (left, right)
-        if all(holds(strong.dtype, n) for n in weak.numbers):
-            return strong.dtype
-    return _higher(left.dtype, right.dtype)
-
-
-def _higher(a: str, b: str) -> str:
-    return max(promoted(a), promoted(b), key=_COMPUTED.index)
 
 
 def integer_range(dtype: str) -> Interval:
@@ -225,7 +197,7 @@ def _arithmetic(expr: Binary, type_of: TypeOf) -> str:
     if op in ("<<", ">>"):
         for side in (expr.left, expr.right):
             dtype = _number(side, type_of)
-            if is_float(dtype) or (not dtype and _has_float(side)):
+            if is_float(dtype) or (isinstance(side, Const) and isinstance(side.value, float)):
                 raise ExpressionTypeError(f"{op} is for integers", f"{side} ({dtype or 'float'})")
         left = _promote(_type(expr.left, type_of))
         bits = 8 * DTYPES[left or "int32"]
@@ -240,8 +212,8 @@ def _arithmetic(expr: Binary, type_of: TypeOf) -> str:
             "/ is for floats", str(expr), f"write {expr.left} // {expr.right} to round down"
         )
     if op in ("//", "%"):
-        if is_float(common) or (not common and _has_float(expr)):
-            raise ExpressionTypeError(f"{op} is for integers", f"{expr} ({common or 'float'})")
+        if is_float(common):
+            raise ExpressionTypeError(f"{op} is for integers", f"{expr} ({common})")
         if isinstance(expr.right, Const) and expr.right.value == 0:
             raise ExpressionTypeError("division by zero", str(expr))
     return _promote(common)
@@ -302,11 +274,13 @@ def _wider(whole: Expr, a: str, b: str) -> str:
         raise ExpressionTypeError(
             f"{a} and {b} have no common type", str(whole), "cast both to float32"
         )
-    return _higher(a, b)
+    if DTYPES[a] == DTYPES[b] == 4:
+        return "uint32"  # as in C: the unsigned type of the same width wins
+    return "int64" if 8 in (DTYPES[a], DTYPES[b]) else "int32"
 
 
 def _widen_for(part: Expr, dtype: str) -> str:
-    """The type in which a value of type `dtype` meets a part made of numbers only."""
+    """A type at least `dtype` that holds the numbers of a part made of numbers only."""
     for constant in _constants(part):
         if holds(dtype, constant.value):
             continue
@@ -314,10 +288,12 @@ def _widen_for(part: Expr, dtype: str) -> str:
             raise ExpressionTypeError(
                 "integers and floats mix", f"{constant} with {dtype}", "cast the integer to float32"
             )
-        own = "int32" if holds("int32", constant.value) else "int64"
-        if not holds(own, constant.value):
+        wider = [
+            d for d in ("int32", "int64") if DTYPES[d] > DTYPES[dtype] and holds(d, constant.value)
+        ]
+        if not wider:
             raise ExpressionTypeError(f"{dtype} cannot hold the number", str(constant))
-        dtype = _higher(dtype, own)
+        dtype = wider[0]
     return dtype
 
 

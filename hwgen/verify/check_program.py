@@ -357,8 +357,6 @@ def _image_of_tensor(image: Image, program: Program, workload: Workload) -> Iter
         yield f"{image.name} does not fit its tensor", image.tensor, "a tensor of that rank"
         return
     same = image.dtype == tensor.dtype
-    if image.tensor_dtype not in ("", tensor.dtype):
-        yield f"{image.name} mistakes its tensor", image.tensor_dtype, tensor.dtype
     if image.supplied is not None:  # One number, which the image may store in a type of its own.
         number = image.supplied, image.supplied
         same = is_float(image.dtype) or within(number, integer_range(image.dtype))

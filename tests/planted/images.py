@@ -22,7 +22,6 @@ def image_mutations(hardware: HardwareSpec) -> tuple[Mutation, ...]:
     general = (
         Mutation("wrong image index", _on_an_image(_shifted), ("H725", "H736", IN_PLACE, "H790")),
         Mutation("packed image in place", _on_an_image(_claimed), (IN_PLACE,)),
-        Mutation("image of another type", _on_an_image(_retyped), ("H736",)),
     )
     places = [m.name for m in hardware.of_kind("offchip")]
     if len(places) > 1:
@@ -55,10 +54,6 @@ def _on_an_image(change: Callable[[Image], Image | None]) -> Edit:
 
 def _shifted(image: Image) -> Image:
     return replace(image, index=(*image.index[:-1], add(image.index[-1], Const(1))))
-
-
-def _retyped(image: Image) -> Image:
-    return replace(image, tensor_dtype="int8" if image.tensor_dtype == "float64" else "float64")
 
 
 def _claimed(image: Image) -> Image | None:

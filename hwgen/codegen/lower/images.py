@@ -57,7 +57,6 @@ def image_of(
         view.fill if view is not None else 0,
         shape=tensor.shape if role == "intermediate" and view is None else (),
         memory=operand.memory,
-        tensor_dtype=source.dtype,
     )
     if source.supplied is not None:
         return replace(image, shape=source.shape, supplied=source.supplied)

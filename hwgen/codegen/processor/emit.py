@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from hwgen.codegen.c_names import C_TYPES, NameTable, comment, indent, kernel_name
 from hwgen.codegen.c_reserved import reserved_words
 from hwgen.codegen.emit_host import framed
-from hwgen.codegen.floating_point import floating_point_rules
 from hwgen.codegen.names import allocated, touched, variables, written
 from hwgen.codegen.nodes import Code, Launch, Routine
 from hwgen.codegen.processor.body import BodyText, Identifiers, as_lambda, helpers
@@ -160,11 +159,7 @@ class _File:
         # Where blocks run, another compiler than the host's vectorises nothing.
         before, after = ("", "") if self.processor.launch else around_functions(self.program)
         sections = [
-            [
-                f"/* {comment(summary)} */",
-                *floating_point_rules((self.program,), language=self.processor.language),
-                *(f"#include {i}" for i in includes),
-            ],
+            [f"/* {comment(summary)} */", *(f"#include {i}" for i in includes)],
             definitions,
             [before] if before else [],
             *([text] for text in self.host.helpers.definitions()),

@@ -32,7 +32,7 @@ from hwgen.codegen.nodes import (
 )
 from hwgen.codegen.processor import tenants
 from hwgen.errors import HwgenError
-from hwgen.spec.expression import DTYPES, Access, Binary, Call, Cast, Expr, children, evaluate, walk
+from hwgen.spec.expression import DTYPES, Access, Binary, Call, Expr, children, evaluate, walk
 from hwgen.spec.hardware import HardwareSpec
 
 Values = Mapping[str, int]
@@ -367,13 +367,7 @@ def _reads(value: Expr, values: Values) -> Iterator[Access]:
 
 
 def _on_data(condition: Expr) -> bool:
-    """Whether elements decide a condition, or arithmetic that only their types define."""
-    for part in walk(condition):
-        if isinstance(part, Access | Cast):
-            return True
-        if isinstance(part, Call) and part.function not in ("min", "max", "clip", "select"):
-            return True
-    return False
+    return any(isinstance(n, Access) for n in walk(condition))
 
 
 _LEFT_OUT = ThreadBarrier("iterations left out")

@@ -57,14 +57,14 @@ INDEXES: list[Expr] = [
 ]
 
 
-def compiled(directory: Path, text: str, *flags: str) -> ctypes.CDLL:
+def compiled(directory: Path, text: str) -> ctypes.CDLL:
     compiler = find_compiler()
     assert compiler
     (directory / "t.c").write_text(text)
     done = subprocess.run(
         [
             *compiler, "-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-shared",
-            "-fPIC", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error", *flags,
+            "-fPIC", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error",
             str(directory / "t.c"), "-o", str(directory / "t.so"), "-lm",
         ],
         capture_output=True, text=True, check=False,

@@ -92,12 +92,9 @@ def test_a_narrower_tensor_may_fill_a_wider_image() -> None:
     inputs = requant_inputs(16, 16, 16)
     narrow = inputs["bias"].astype(np.int16)
     wide = run(program, chip(), {**inputs, "bias": narrow.astype(np.int32)}).outputs["c"]
-    images = tuple(
-        replace(i, tensor_dtype="int16" if i.tensor == "bias" else "") for i in program.images
-    )
-    bias = next(i for i in images if i.tensor == "bias")
+    bias = next(i for i in program.images if i.tensor == "bias")
     assert pack(bias, narrow, "int16").dtype == np.int32
-    result = run(replace(program, images=images), chip(), {**inputs, "bias": narrow}).outputs["c"]
+    result = run(program, chip(), {**inputs, "bias": narrow}).outputs["c"]
     np.testing.assert_array_equal(result, wide)
 
 
@@ -304,7 +301,7 @@ def test_unchecked_runs_still_keep_bounds() -> None:
     ("change", "found"),
     [
         ({"a": None}, "b, bias"),
-        ({"a": np.zeros((16, 16), np.float32)}, "float32[16, 16]"),
+        ({"a": np.zeros((16, 16), np.float32)}, "float32 in int8"),
         ({"a": np.zeros(256, np.int8)}, "int8[256]"),
         ({"a": np.zeros((16, 16), np.complex64)}, "complex64"),
     ],
