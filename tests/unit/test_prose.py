@@ -71,7 +71,7 @@ LEFT = {
     "spec.md": 41,
     "timing.md": 19,
     "verify.md": 37,
-    "workload.md": 15,
+    "workload.md": 12,
 }
 """Findings of pages that are still to be edited: these only become fewer."""
 
