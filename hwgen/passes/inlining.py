@@ -21,6 +21,7 @@ from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.schedule.tiling_script import PhasePlan, apply_tilings
 from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.tree.build import build_state, stage_of
+from hwgen.polyhedral.tree.edit import refuse
 from hwgen.polyhedral.tree.placement import compute_inline
 from hwgen.polyhedral.tree.versions import versioned
 from hwgen.polyhedral.tree.weighing import weigh
@@ -152,6 +153,15 @@ def without(workload: Workload, tensor: str) -> Workload:
         if s.target.tensor != tensor
     )
     tensors = tuple(t for t in workload.tensors if t.name != tensor)
+    left = {t.name for t in tensors}
+    late = next((n for s in statements for n in sorted(s.reads) if n not in left), None)
+    if late is not None:
+        raise refuse(
+            f"{tensor} cannot be inlined",
+            f"{late}, which it reads, as it is before a later statement writes parts of it",
+            "an intermediate that reads what no later statement writes",
+            "a tensor of its own for each statement that writes",
+        )
     return replace(workload, tensors=tensors, statements=statements)
 
 
