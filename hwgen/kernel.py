@@ -165,6 +165,11 @@ class Kernel(Brief):
         return self.compilation.cycles
 
     @property
+    def seconds(self) -> float | None:
+        """The cycles by the chip's clock; None where its file has no `clock`."""
+        return self.compilation.seconds
+
+    @property
     def bound(self) -> int:
         """Cycles below which no schedule gets."""
         return self.compilation.bound.cycles

@@ -15,13 +15,14 @@ from hwgen.codegen.lower.program import Lowered
 from hwgen.codegen.program import Program
 from hwgen.codegen.source import CSource
 from hwgen.errors import HwgenError
+from hwgen.model.arithmetic import arithmetic
 from hwgen.model.bound import Bound, lower_bound
 from hwgen.model.energy import Energy, program_energy
 from hwgen.model.timing import TimingResult, estimate_cycles
 from hwgen.model.traffic import moved_bytes
 from hwgen.polyhedral import isl
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.shown import Brief, assigned
+from hwgen.spec.shown import Brief, assigned, clock_text, rate_text, seconds_text
 from hwgen.spec.workload import Statement, Workload
 
 if TYPE_CHECKING:
@@ -114,13 +115,33 @@ class Compiled(Brief, ABC):
     def brief(self) -> str:
         by = f" ({self.bound.resource})" if self.bound.resource else ""
         sizes = f", {assigned(self.workload.sizes)}" if self.workload.sizes else ""
-        figures = f"{self.cycles:,} cycles, lower bound {self.bound.cycles:,}{by}"
+        speed = f" ({self.speed})" if self.speed else ""
+        figures = f"{self.cycles:,} cycles{speed}, lower bound {self.bound.cycles:,}{by}"
         return f"{self.workload.name} on {self.hardware.name}{sizes}: {figures}"
 
     @property
     def cycles(self) -> int:
         """Modelled cycles of the whole kernel."""
         return self.timing.cycles
+
+    @cached_property
+    def operations(self) -> int:
+        """Arithmetic operations of the workload; a multiply-add is two."""
+        return arithmetic(self.statements)
+
+    @property
+    def seconds(self) -> float | None:
+        """The cycles by the chip's clock; None where its file has none."""
+        clock = self.hardware.clock_hz
+        return None if clock is None else self.cycles / clock
+
+    @property
+    def speed(self) -> str:
+        """Seconds, the clock and operations per second, as text; "" without a clock."""
+        if not self.seconds:
+            return ""
+        rate = rate_text(self.operations / self.seconds)
+        return f"{seconds_text(self.seconds)} at {clock_text(self.hardware)}, {rate}"
 
     @property
     def offchip_bytes(self) -> int:

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.shown import Table, assigned, processor_line, processor_tables, unit_tables
+from hwgen.spec.shown import (
+    Table,
+    assigned,
+    clock_text,
+    processor_line,
+    processor_tables,
+    unit_tables,
+)
 from hwgen.spec.table import table
 from hwgen.spec.workload import Workload
 
@@ -11,6 +18,8 @@ from hwgen.spec.workload import Workload
 def summary(hardware: HardwareSpec) -> str:
     """Parameters; memories, units and intrinsics; the processor's loops and workspaces."""
     parts = [f"{hardware.name}\nparameters  {assigned(hardware.parameters) or 'none'}"]
+    if clock := clock_text(hardware):
+        parts[0] += f"\nclock       {clock}"
     if hardware.units:
         memories, units = unit_tables(hardware)
         parts.append(_text(memories))

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from hwgen.codegen.program import Program
 from hwgen.model.timing import TimingResult
 from hwgen.report.movement import MemoryTraffic
 from hwgen.report.recording import RecordedCall, Recording, SlotUse
 from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.memory import Memory
 
 Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
 Figure = dict[str, Json]
@@ -26,8 +28,8 @@ GREY, LIGHT, TEXT, LINE = "#9aa5b1", "#e4e8ed", "#1f2933", "#d5dbe1"
 FONT = "Inter, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 ROW = 46
 """Height in pixels of one bar's row."""
-SEPARATED = 300
-"""Bars up to which lines part neighbours."""
+SEPARATED = 100
+"""Bars of one name up to which lines part neighbours; lines between more would hide them."""
 
 
 def colours(names: Iterable[str]) -> dict[str, str]:
@@ -148,11 +150,10 @@ def timeline(recording: Recording, hardware: HardwareSpec) -> Figure:
     for call in recording.calls:
         by_name.setdefault(call.name, []).append(call)
     paint = colours([*(n for n in _order(hardware) if n in by_name), *sorted(by_name)])
-    # Thin white lines part the bars; where there are very many they would hide them.
-    parting = 0.5 if len(recording.calls) <= SEPARATED else 0
     traces: list[Json] = []
     for name in paint:
         mine = by_name[name]
+        parting = 0.5 if len(mine) <= SEPARATED else 0
         traces.append(
             bars(
                 name,
@@ -265,10 +266,16 @@ def breakdown(timing: TimingResult) -> Figure:
 
 
 def memory_map(
-    recording: Recording, uses: Sequence[SlotUse], hardware: HardwareSpec, paint: Mapping[str, str]
+    recording: Recording,
+    uses: Sequence[SlotUse],
+    program: Program,
+    hardware: HardwareSpec,
+    paint: Mapping[str, str],
 ) -> Figure:
-    """The slots of each memory's buffers over time: a box from first fill to last use."""
-    memories = [m for m in hardware.memories if any(u.memory == m.name for u in uses)]
+    """Each memory with buffers over time, up to its capacity: free room pale, and a box per slot
+    from its first fill to its last use."""
+    memories = [m for m in hardware.memories if any(b.memory == m.name for b in program.buffers)]
+    pixels = max(260, 150 * len(memories))
     gap = 0.09
     height = (1 - gap * (len(memories) - 1)) / max(1, len(memories))
     traces: list[Json] = []
@@ -279,33 +286,35 @@ def memory_map(
         suffix = str(row + 1) if row else ""
         top = 1 - row * (height + gap)
         bottom = max(0.0, top - height)
+        axes: dict[str, Json] = {"xaxis": f"x{suffix}", "yaxis": f"y{suffix}", "offset": 0}
+        share = memory_share(memory, program)
+        traces.append(_free(memory, share, recording, axes))
         for tensor in sorted({u.tensor for u in mine}):
             of = [u for u in mine if u.tensor == tensor]
+            # A line of its own colour keeps a box of a few entries visible in a large memory.
+            thin = max(u.entries for u in of) * pixels * height < 3 * memory.capacity_entries
+            parting = 1 if len(mine) <= SEPARATED else 0.5
             traces.append(
                 {
                     "type": "bar",
                     "name": tensor,
                     "legendgroup": tensor,
-                    "xaxis": f"x{suffix}",
-                    "yaxis": f"y{suffix}",
+                    **axes,
                     "x": [u.start for u in of],
                     "width": [max(1, u.end - u.start) for u in of],
-                    "offset": 0,
                     "base": [u.base for u in of],
                     "y": [u.entries for u in of],
                     "customdata": [_describe_use(u) for u in of],
                     "hovertemplate": "%{customdata}<extra></extra>",
                     "marker": {
                         "color": paint[tensor],
-                        "opacity": 0.85,
                         "line": {
-                            "color": "#ffffff",
-                            "width": 1 if len(mine) <= SEPARATED else 0.5,
+                            "color": paint[tensor] if thin else "#ffffff",
+                            "width": 2 if thin else parting,
                         },
                     },
                 }
             )
-        used = max(u.base + u.entries for u in mine)
         last = row == len(memories) - 1
         changes[f"xaxis{suffix}"] = axis(
             "cycles since the launch" if last else "",
@@ -315,17 +324,15 @@ def memory_map(
             **({"matches": "x"} if row else {}),
         )
         changes[f"yaxis{suffix}"] = axis(
-            "entry",
+            "",
             anchor=f"x{suffix}",
             domain=[bottom, top],
-            # The whole memory, so that free room shows at scale.
             range=[0, memory.capacity_entries],
             nticks=5,
         )
         notes.append(
             {
-                "text": f"<b>{memory.name}</b>  entries 0 to {used - 1:,} of "
-                f"{memory.capacity_entries:,}",
+                "text": f"<b>{memory.name}</b>  {share}",
                 "xref": "paper",
                 "yref": "paper",
                 "x": 0,
@@ -338,7 +345,36 @@ def memory_map(
         )
     changes["annotations"] = notes
     changes["margin"] = {"l": 96, "r": 24, "t": 28, "b": 48}
-    return {"data": traces, "layout": layout(80 + max(260, 150 * len(memories)), **changes)}
+    return {"data": traces, "layout": layout(80 + pixels, **changes)}
+
+
+def memory_share(memory: Memory, program: Program) -> str:
+    """Entries of a memory that buffers cover, of all, in words."""
+    held = sorted((b.base, b.end) for b in program.buffers if b.memory == memory.name)
+    used = reached = 0
+    for base, end in held:
+        used += max(0, end - max(base, reached))
+        reached = max(reached, end)
+    entries = memory.capacity_entries
+    return f"{used:,} of {entries:,} entries used ({used / entries:.1%})"
+
+
+def _free(memory: Memory, share: str, recording: Recording, axes: Mapping[str, Json]) -> Json:
+    """A pale box behind all buffers of a memory, over the drawn calls."""
+    return {
+        "type": "bar",
+        "name": "free",
+        "legendgroup": "free",
+        "meta": "free",
+        **axes,
+        "x": [0],
+        "width": [recording.shown],
+        "base": [0],
+        "y": [memory.capacity_entries],
+        "customdata": [f"<b>{memory.name}</b>: free<br>{share}"],
+        "hovertemplate": "%{customdata}<extra></extra>",
+        "marker": {"color": LIGHT},
+    }
 
 
 def _describe_use(use: SlotUse) -> str:

@@ -7,7 +7,6 @@ the JavaScript that draws the figures, plotly's basic bundle, is part of this pa
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -33,11 +32,13 @@ from hwgen.report.figures import (
     timeline,
 )
 from hwgen.report.figures_roofline import Roofline, roofline, roofline_figure
-from hwgen.report.movement import arithmetic, compulsory_bytes
+from hwgen.report.highlight import highlighted, source_lines, with_code
+from hwgen.report.movement import compulsory_bytes
 from hwgen.report.movement import memory_traffic as count_memory_traffic
 from hwgen.report.recording import Recording, record, slot_uses
 from hwgen.report.source_lines import Source, c_source, script_source
 from hwgen.report.text import Measured, measure
+from hwgen.spec.shown import clock_text, rate_text, seconds_text
 
 if TYPE_CHECKING:
     from hwgen.passes.compiled import Compiled
@@ -130,6 +131,8 @@ def rendered(
         places=embedded({name: dict(s.lines) for name, s in sources.items()}),
         figures=embedded(figures),
         plotly=_plotly(),
+        source_lines=source_lines,
+        with_code=with_code,
     )
 
 
@@ -142,17 +145,6 @@ def embedded(data: Mapping[str, Json]) -> str:
     """Data as JSON that may stand inside a script element."""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
-def highlighted(program: str) -> str:
-    """A program's text as HTML, with its keywords marked."""
-    from markupsafe import Markup, escape
-
-    words = ("for", "in", "if", "else", "push", "pop", "barrier", "signal", "wait", "over", "step",
-             "kernel", "image", "buffer", "micro-kernel", "variant")  # fmt: skip
-    keywords = rf"\b({'|'.join(words)})\b"
-    safe = str(escape(program))
-    return Markup(re.sub(keywords, r"<b>\1</b>", safe))
 
 
 def figures_of(compilation: Compiled, drawn: int = DRAWN_CALLS) -> dict[str, Figure]:
@@ -182,7 +174,7 @@ def _figures(measured: Measured, recording: Recording, placed: Roofline) -> dict
         "timeline": timeline(recording, c.hardware),
         "breakdown": breakdown(recording.timing),
         **banks,
-        "memory": memory_map(recording, uses, c.hardware, paint),
+        "memory": memory_map(recording, uses, c.program, c.hardware, paint),
         "roofline": roofline_figure(placed),
         "tensors": tensor_traffic(
             [(t.tensor, t.loaded, t.stored, compulsory.get(t.tensor, 0)) for t in measured.traffic]
@@ -194,7 +186,7 @@ def _figures(measured: Measured, recording: Recording, placed: Roofline) -> dict
 def _roofline(measured: Measured) -> Roofline:
     c = measured.compilation
     return roofline(
-        arithmetic(c.statements),
+        c.operations,
         sum(t.loaded for t in measured.traffic),
         sum(t.stored for t in measured.traffic),
         measured.timing.cycles,
@@ -210,12 +202,13 @@ def _headlines(measured: Measured) -> list[Headline]:
     moved = measured.off_chip_bytes
     return [
         Headline("Cycles", f"{timing.cycles:,}", f"{timing.operations:,} calls"),
+        *speed(c),
         Headline("Lower bound", f"{bound.cycles:,}", f"set by {bound.resource or 'nothing'}"),
         Headline("Ratio", f"{measured.ratio:.3f}", "cycles over the lower bound"),
         Headline(
             "Utilisation",
             f"{busiest.busy / timing.cycles:.1%}",
-            f"of all cycles {busiest.unit} is busy",
+            f"{busiest.unit} busy, share of all cycles",
         ),
         Headline(
             "Off-chip bytes",
@@ -223,6 +216,15 @@ def _headlines(measured: Measured) -> list[Headline]:
             f"{moved / least:.2f} times the compulsory" if least else "none compulsory",
         ),
     ]
+
+
+def speed(c: Compiled) -> list[Headline]:
+    """Seconds and operations per second, where the chip's file has a clock."""
+    if not c.seconds:
+        return []
+    rate = rate_text(c.operations / c.seconds)
+    note = f"{rate} at {clock_text(c.hardware)}"
+    return [Headline("Time", seconds_text(c.seconds), note)]
 
 
 def _tensors(measured: Measured) -> Table:
@@ -265,7 +267,7 @@ def _units(measured: Measured) -> Table:
         )
         for u in measured.timing.units
     )
-    header = ["busy", "of all", "waits for units", "bus shared", "fetch", "queue full"]
+    header = ["busy", "share", "waits for units", "bus shared", "fetch", "queue full"]
     header += ["banks taken"] if with_banks else []
     return Table((("unit", False), *((h, True) for h in header)), rows)
 
@@ -300,7 +302,7 @@ def _buffers(c: Compiled) -> Table:
     )
     header = (("memory", False), ("entries", False), ("buffer", False), ("tensor", False))
     slots = [("slots", True), *([("in banks", False)] if with_banks else [])]
-    return Table((*header, *slots, ("bytes", True), ("of the memory", True)), rows)
+    return Table((*header, *slots, ("bytes", True), ("share of the memory", True)), rows)
 
 
 def _explanations(c: Compiled) -> Sequence[tuple[str, Sequence[tuple[str, str, str, str]]]]:

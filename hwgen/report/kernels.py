@@ -63,4 +63,5 @@ def _common(c: Compiled, bound: int) -> list[tuple[str, str]]:
     return [
         ("sizes", assigned(c.workload.sizes)),
         ("cycles", f"{c.cycles:,}, lower bound {bound:,}, ratio {ratio}"),
+        ("time", c.speed),
     ]

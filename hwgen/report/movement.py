@@ -1,11 +1,10 @@
-"""What a kernel moves and computes, counted from its loops without running them."""
+"""Bytes that a kernel moves, counted from its loops without running them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 
 from hwgen.codegen.nodes import Call, Node
 from hwgen.codegen.program import Program
@@ -13,11 +12,9 @@ from hwgen.model.bound import offchip_accesses
 from hwgen.model.costs import entry_bytes
 from hwgen.model.counting import Access, total, touched_entries
 from hwgen.model.traffic import call_bytes
-from hwgen.polyhedral.scop import ScopStatement
-from hwgen.spec.expression import Cast, Expr, evaluate, parts
+from hwgen.spec.expression import Expr, evaluate
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.memory import WAYS
-from hwgen.spec.workload import Statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +72,3 @@ def compulsory_bytes(program: Program, hardware: HardwareSpec) -> dict[str, int]
         image = program.image[key[0]]
         found[image.tensor] += touched_entries(nested, image.entries) * sizes[key]
     return dict(found)
-
-
-def arithmetic(statements: Iterable[ScopStatement | Statement]) -> int:
-    """Scalar operations of a computation: a multiply-add is two, a conversion none."""
-    return sum(
-        prod(extent for _, extent in s.loops) * (_operations(s.value) + (s.op != "="))
-        for s in statements
-    )
-
-
-def _operations(value: Expr) -> int:
-    inner = parts(value)
-    own = 1 if inner and not isinstance(value, Cast) else 0
-    return own + sum(map(_operations, inner))

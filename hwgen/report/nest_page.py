@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from hwgen.report.figures import COLOURS, GREY, Figure, Json, axis, bars, in_rows
 from hwgen.report.figures_roofline import Roofline, roofline_figure
-from hwgen.report.html import Headline, Table, highlighted, rendered
-from hwgen.report.movement import arithmetic
+from hwgen.report.highlight import highlighted
+from hwgen.report.html import Headline, Table, rendered, speed
 from hwgen.report.source_lines import nest_source, script_source
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _describe(block: BlockCost, begin: float) -> str:
 
 def _roofline(compilation: NestCompilation, bytes_per_cycle: float) -> Roofline:
     c = compilation
-    operations = arithmetic(c.workload.statements)
+    operations = c.operations
     moved = max(1, c.cost.memory_bytes)
     return Roofline(
         operations,
@@ -121,7 +121,8 @@ def _headlines(compilation: NestCompilation) -> list[Headline]:
     most = max(c.cost.blocks, key=lambda b: b.cycles)
     return [
         Headline("Cycles", f"{c.cycles:,}", "closed form"),
-        Headline("Lower bound", f"{c.bound.cycles:,}", "of any schedule"),
+        *speed(c),
+        Headline("Lower bound", f"{c.bound.cycles:,}", "no schedule takes fewer"),
         Headline("Ratio", f"{c.cycles / c.bound.cycles:.3f}", "cycles over the lower bound"),
         Headline("Longest block", most.block, f"{most.cycles / c.cycles:.1%} of all cycles"),
         Headline("Memory bytes", f"{c.cost.memory_bytes:,}", "to and from memory"),

@@ -46,7 +46,7 @@
   }
   function draw(id) {
     var figure = shown(id), element = document.getElementById(id), before = element.layout;
-    if (before) {  // What was zoomed or switched off stays so.
+    if (before) {  // Keep the zoom, and what is switched off.
       Object.keys(figure.layout).forEach(function (key) {
         if (key.indexOf("axis") === 1 && before[key] && before[key].range) { figure.layout[key].range = before[key].range.slice(); }
       });
@@ -95,14 +95,17 @@
     });
   }
 
-  // The C and the script: a bar that is clicked marks its lines.
+  // The C and the script: they open at the kernel's function; a bar that is clicked marks its lines.
+  function scrollTo(pane, row, above) {
+    pane.scrollTop = row.offsetTop - pane.firstElementChild.offsetTop - above;
+    pane.scrollLeft = 0;
+  }
   function mark(pane, lines) {
     all("span.on", pane).forEach(function (line) { line.classList.remove("on"); });
     var rows = pane.firstElementChild.children;
     (lines || []).forEach(function (number) { rows[number - 1].classList.add("on"); });
     if (lines && lines.length && !pane.hidden) {
-      pane.scrollTop = rows[lines[0] - 1].offsetTop - pane.firstElementChild.offsetTop - pane.clientHeight / 3;
-      pane.scrollLeft = 0;
+      scrollTo(pane, rows[lines[0] - 1], pane.clientHeight / 3);
     }
   }
   var picked = null;
@@ -115,7 +118,11 @@
       mark(pane, lines);
     });
     document.getElementById("picked").textContent = point[0].split("<br>").slice(0, 3).join("; ").replace(/<[^>]*>/g, "")
-      + (found ? "" : ". No statement of the C is this alone.");
+      + (found ? "" : ". It has no statement of its own in the C.");
+  }
+  function open(pane) {
+    var row = pane.firstElementChild.children[Number(pane.dataset.opening) - 1];
+    if (row) { scrollTo(pane, row, -8); }  // The line above it is hidden, in spite of the padding.
   }
   function tabs() {
     var buttons = all(".source .switch button");
@@ -158,6 +165,7 @@
       });
     });
     tabs();
+    open(document.querySelector(".source pre"));
     var buttons = all("button[data-end]");
     buttons.forEach(function (button) {
       button.addEventListener("click", function () {

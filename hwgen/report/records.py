@@ -10,6 +10,7 @@ from hwgen.passes.nest_pipeline import NestCompilation
 from hwgen.report.refused import Refusal
 
 if TYPE_CHECKING:
+    from hwgen.passes.compiled import Compiled
     from hwgen.polyhedral.match.explain import Explanation
     from hwgen.polyhedral.scop import Scop
     from hwgen.report.text import Measured
@@ -62,6 +63,7 @@ def kernel_record(measured: Measured) -> Record:
         "parameters": dict(c.hardware.parameters),
         "function": c.source.function,
         "cycles": timing.cycles,
+        **_speed(c),
         "exact": timing.exact,
         "lower_bound_cycles": bound.cycles,
         "bound_by": bound.resource,
@@ -104,6 +106,18 @@ def kernel_record(measured: Measured) -> Record:
         "notes": list(c.notes),
         "search_cut_short": list(c.ended_by),
         **(_blocks(c) if isinstance(c, NestCompilation) else {}),
+    }
+
+
+def _speed(c: Compiled) -> Record:
+    """Seconds and operations, where the chip's file has a clock."""
+    if not c.seconds:
+        return {}
+    return {
+        "clock_hertz": c.hardware.clock_hz,
+        "seconds": c.seconds,
+        "operations": c.operations,
+        "operations_per_second": c.operations / c.seconds,
     }
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 def simulation_text(compilation: Compiled, passed: Examination) -> str:
     """Cycles, units, and, where the simulator ran, traffic and executed iterations."""
     cycles, *units = describe_cycles(Measured(compilation, passed.timing, passed.bound))
+    if compilation.speed:
+        units[0] = f"time        {units[0]}"
     lines = [title(compilation), "", f"cycles      {cycles}", *units, ""]
     result = passed.functional
     if isinstance(compilation, NestCompilation):

@@ -33,6 +33,14 @@ class Source:
     text: str
     lines: Mapping[str, Lines]
 
+    @property
+    def opening(self) -> int:
+        """The line at which a reader begins: the head of the first function with such lines."""
+        first = min((n for numbers in self.lines.values() for n in numbers), default=1)
+        above = self.text.splitlines()[: first - 1]
+        heads = [n for n, line in enumerate(above, 1) if re.match(r"[A-Za-z_].*\(", line)]
+        return heads[-1] if heads else 1
+
 
 def c_source(compilation: Compiled) -> Source:
     """The C for the vendor's runtime, with the lines of each call site."""

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from hwgen.report.figures import colours, units_of
+from hwgen.report.figures import colours, memory_share, units_of
 from hwgen.report.recording import Recording, SlotUse, record, slot_uses
 
 if TYPE_CHECKING:
     from hwgen.passes.compiled import Compiled
-    from hwgen.spec.memory import Memory
 
 DRAWN_CALLS = 300
 """Calls drawn at most; of a longer kernel, the first."""
@@ -58,7 +57,8 @@ def picture(compilation: Compiled, drawn: int = DRAWN_CALLS) -> str:
     height = max(_PANEL, _PANELS // max(1, len(used)))
     for memory in used:
         mine = [u for u in uses if u.memory == memory.name]
-        parts += _panel(memory, mine, recording, paint, top, height)
+        title = f"{memory.name}: {memory_share(memory, c.program)}"
+        parts += _panel(title, memory.capacity_entries, mine, recording, paint, top, height)
         top += _TITLE + height + 8
     legend, top = _legend(paint, top)
     return _svg([*parts, *legend], top + 4, _label(recording), alone=True) + "\n"
@@ -87,7 +87,8 @@ def _timeline(c: Compiled, recording: Recording, top: float) -> tuple[list[str],
 
 
 def _panel(
-    memory: Memory,
+    title: str,
+    capacity: int,
     uses: Sequence[SlotUse],
     recording: Recording,
     paint: Mapping[str, str],
@@ -95,10 +96,7 @@ def _panel(
     height: int,
 ) -> Iterator[str]:
     """One memory over time: free room pale, a box from a slot's first fill to its last use."""
-    capacity = memory.capacity_entries
     scale = height / capacity
-    used = max(u.base + u.entries for u in uses)
-    title = f"{memory.name}: entries 0 to {used - 1:,} of {capacity:,}"
     yield _text(_LEFT, top + 14, title, "start")
     top += _TITLE
     yield f'<rect class="room" x="{_LEFT}" y="{top:g}" width="{_WIDTH}" height="{height}"/>'

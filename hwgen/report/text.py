@@ -13,6 +13,7 @@ from hwgen.model.traffic import TensorTraffic, off_chip_traffic
 from hwgen.passes.nest_pipeline import NestCompilation
 from hwgen.report.banks import banked, conflict_lines
 from hwgen.report.refused import Refusal
+from hwgen.spec.shown import rate_text, seconds_text
 from hwgen.spec.table import Cell, table
 
 if TYPE_CHECKING:
@@ -174,6 +175,7 @@ def describe_cycles(measured: Measured) -> list[str]:
     if isinstance(c, NestCompilation):
         return [
             f"{c.cycles:,}, lower bound {bound.cycles:,}, ratio {measured.ratio:.3f} (closed form)",
+            *_speed(c),
             *table(BLOCKS, block_rows(c)).splitlines(),
         ]
     with_banks = banked(c.hardware)
@@ -187,9 +189,14 @@ def describe_cycles(measured: Measured) -> list[str]:
     return [
         f"{timing.cycles:,}, lower bound {bound.cycles:,} ({bound.resource}), "
         f"ratio {measured.ratio:.3f}",
+        *_speed(c),
         *table(header, rows).splitlines(),
         *(conflict_lines(timing, measured.shared_banks) if with_banks else []),
     ]
+
+
+def _speed(c: Compiled) -> list[str]:
+    return [f"{c.speed} (a multiply-add is two operations)"] if c.speed else []
 
 
 def cut_short(compilations: Iterable[Compiled]) -> list[str]:
@@ -205,10 +212,16 @@ def results(measured: Sequence[Measured]) -> str:
     """The table of `generate`: one line per kernel."""
     if not measured:
         return "no workload can be run"
-    header = ["workload", "cycles", "bound", "ratio"]
-    shared = [(m.compilation.workload.name, m.timing.cycles, m.bound.cycles, m.ratio)
-              for m in measured]  # fmt: skip
     kernels = [m.compilation for m in measured]
+    header = ["workload", "cycles", "bound", "ratio"]
+    shared: list[tuple[Cell, ...]] = [
+        (m.compilation.workload.name, m.timing.cycles, m.bound.cycles, m.ratio) for m in measured
+    ]
+    if any(c.speed for c in kernels):
+        header[2:2] = ["time", "speed"]
+        shared = [
+            (*row[:2], *_time_and_rate(c), *row[2:]) for row, c in zip(shared, kernels, strict=True)
+        ]
     if nests := [c for c in kernels if isinstance(c, NestCompilation)]:
         own = [(len(c.script.splitlines()), c.cost.memory_bytes) for c in nests]
         rows = [(*row, *more) for row, more in zip(shared, own, strict=True)]
@@ -222,6 +235,12 @@ def results(measured: Sequence[Measured]) -> str:
         coded.append("hwgen explain says what the units lack for it")
     shown = table([*header, "intrinsic", "off-chip bytes"], rows)
     return "\n".join([shown, *coded, *cut_short(kernels)])
+
+
+def _time_and_rate(c: Compiled) -> tuple[str, str]:
+    if not c.seconds:
+        return "-", "-"
+    return seconds_text(c.seconds), rate_text(c.operations / c.seconds)
 
 
 def _coded(measured: Measured) -> Iterator[str]:

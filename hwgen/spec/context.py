@@ -29,7 +29,8 @@ MAX_INTEGER = (1 << 63) - 1
 MOST_BITS = 62
 _POWERS = re.compile(r"\s*(?P<base>.+?)\s*\*\*\s*\((?P<range>.+\.\..+)\)\s*")
 _SIZE_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-_SIZE = re.compile(r"(?P<number>.*?)\s*(?P<unit>[A-Za-z]+)?\s*")
+_CLOCK_UNITS = {"Hz": 1, "kHz": 10**3, "MHz": 10**6, "GHz": 10**9}
+_WITH_UNIT = re.compile(r"(?P<number>.*?)\s*(?P<unit>[A-Za-z]+)?\s*")
 
 
 def name_offset(text: str, name: str) -> int:
@@ -422,7 +423,7 @@ def size_bytes(context: Context, text: int | str, path: FieldPath) -> int:
     """
     if isinstance(text, int):
         return context.integer(text, path, 1, MAX_BYTES)
-    matched = _SIZE.fullmatch(text)
+    matched = _WITH_UNIT.fullmatch(text)
     number, unit = (matched["number"], matched["unit"] or "") if matched else (text, "")
     context.check_known((unit,))
     if unit in context.values and not number:
@@ -438,3 +439,22 @@ def size_bytes(context: Context, text: int | str, path: FieldPath) -> int:
             repair=f"write {number.strip()} {guess} ({_SIZE_UNITS[guess]} bytes)" if guess else "",
         )  # fmt: skip
     return context.integer(number, path, 1, MAX_BYTES // _SIZE_UNITS[unit]) * _SIZE_UNITS[unit]
+
+
+def hertz(context: Context, text: str, path: FieldPath) -> float:
+    """A frequency, as `650 MHz`.
+
+    Raises:
+        HwgenError: H109 no unit, or an unknown one; else as `Context.rate`.
+    """
+    matched = _WITH_UNIT.fullmatch(text)
+    number, unit = (matched["number"], matched["unit"] or "") if matched else (text, "")
+    if unit not in _CLOCK_UNITS:
+        guess = next((u for u in _CLOCK_UNITS if u.lower() == unit.lower()), "")
+        raise context.error(
+            "H109", "a frequency in a unit that is not known", path, found=text,
+            allowed=", ".join(_CLOCK_UNITS),
+            repair=f"write {number.strip()} {guess}" if guess else "write it as in 1 GHz",
+        )  # fmt: skip
+    scale = _CLOCK_UNITS[unit]
+    return context.rate(number, path, MAX_INTEGER // scale) * scale

@@ -51,6 +51,12 @@ def _rate(value: object) -> object:
     return value
 
 
+def _frequency(value: object) -> object:
+    if not isinstance(value, str):
+        raise PydanticCustomError("H032", "a number with Hz, kHz, MHz or GHz")
+    return value
+
+
 def _text_or_lines(value: Data) -> Data:
     lines = value if isinstance(value, list) else [value]
     if not lines or not all(isinstance(line, str) for line in lines):
@@ -75,6 +81,9 @@ def _number_text_or_list(value: object) -> object:
 
 RangeExpr = Annotated[int | str | list[int | str], BeforeValidator(_number_text_or_list)]
 """What a field holds: `low..high`, `low..high step n`, `2**(low..high)`, a list, or one number."""
+
+Frequency = Annotated[str, BeforeValidator(_frequency)]
+"""A number, or an expression over parameters, with a unit: `650 MHz`."""
 
 Lines = Annotated[str | list[str], BeforeValidator(_text_or_lines)]
 """One statement, or a list of statements."""

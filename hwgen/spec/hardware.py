@@ -418,7 +418,8 @@ class HardwareSpec(Brief):
     A chip that is a processor alone has workspaces, and no other memories, no buses, units or
     synchronization; its intrinsics, if any, run on the processor and take pointers.
     `synchronization` is None where nothing needs it: one in-order unit at most.
-    `set_parameters`: those that were set to another number than the file has.
+    `set_parameters`: those that were set to another number than the file has. `clock_hz`: cycles
+    per second; None where the file has no clock.
     """
 
     name: str
@@ -437,6 +438,7 @@ class HardwareSpec(Brief):
     configurations: tuple[Configuration, ...] = ()
     issue: Issue | None = None
     set_parameters: tuple[tuple[str, int], ...] = ()
+    clock_hz: float | None = None
     trusted: bool = field(default=False, compare=False)
     """The file comes with hwgen, or its user said that C with its text may run here."""
 

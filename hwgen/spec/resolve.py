@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from hwgen.spec.context import Context, changed, definitions, reference
+from hwgen.spec.context import Context, changed, definitions, hertz, reference
 from hwgen.spec.expression import DTYPES, FUNCTIONS, Cast, Const, Expr, walk
 from hwgen.spec.findings import Findings
 from hwgen.spec.hardware import (
@@ -120,6 +120,7 @@ def resolve_hardware(
             overrides,
             lambda: resolve_parameters(schema, replace(context, findings=Findings()), {}),
         ),
+        clock_hz=findings.attempt(lambda: _clock(context, schema), None),
     )
 
 
@@ -163,6 +164,10 @@ def resolve_parameters(
         return value
 
     return definitions(context, texts, where, read)
+
+
+def _clock(context: Context, schema: HardwareSchema) -> float | None:
+    return None if schema.clock is None else hertz(context, schema.clock, ("clock",))
 
 
 def _unit(context: Context, schema: HardwareSchema, name: str) -> Unit:

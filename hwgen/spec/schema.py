@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, Tag
 
 from hwgen.spec.fields import (
+    Frequency,
     IntExpr,
     Lines,
     Model,
@@ -446,6 +447,9 @@ class HardwareSchema(Model):
     """The chip's name."""
     description: str = ""
     """What the chip is, and where its numbers come from."""
+    clock: Frequency | None = Field(default=None, examples=["1 GHz"])
+    """Cycles per second, in `Hz`, `kHz`, `MHz` or `GHz`. Reports then add seconds and operations
+    per second; left out: cycles only. It changes no kernel."""
     parameters: dict[Name, Parameter] = Field(default={})
     """Numbers that expressions may use and users may set."""
     memories: dict[Name, MemorySchema]

@@ -83,6 +83,28 @@ def assigned(values: Iterable[tuple[str, int]]) -> str:
     return ", ".join(f"{name}={value}" for name, value in values)
 
 
+def with_unit(value: float, units: Iterable[tuple[float, str]]) -> str:
+    """A number with four digits, in the largest of the units that it has one of, or the last."""
+    found = [*units]
+    size, name = next((u for u in found if value >= u[0]), found[-1])
+    return f"{value / size:.4g} {name}"
+
+
+def hertz_text(hertz: float) -> str:
+    """A frequency as a chip's file has it."""
+    return with_unit(hertz, ((1e9, "GHz"), (1e6, "MHz"), (1e3, "kHz"), (1, "Hz")))
+
+
+def seconds_text(seconds: float) -> str:
+    """A time, with four digits."""
+    return with_unit(seconds, ((1, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")))
+
+
+def rate_text(operations: float) -> str:
+    """Operations per second, with four digits."""
+    return with_unit(operations, ((1e12, "TOPS"), (1e9, "GOPS"), (1e6, "MOPS")))
+
+
 def first_sentence(text: str) -> str:
     """A text's first sentence, without its asides."""
     plain = re.sub(r" \([^()]*\)", "", " ".join(text.split()))
@@ -167,9 +189,14 @@ def chip_brief(hardware: HardwareSpec) -> str:
     return f"{hardware.name}: {'; '.join(parts)}; {len(hardware.intrinsics)} intrinsics"
 
 
+def clock_text(hardware: HardwareSpec) -> str:
+    """A chip's clock; "" where its file has none."""
+    return "" if hardware.clock_hz is None else hertz_text(hardware.clock_hz)
+
+
 def chip_html(hardware: HardwareSpec) -> str:
     """A chip as HTML."""
-    facts = [("parameters", assigned(hardware.parameters))]
+    facts = [("parameters", assigned(hardware.parameters)), ("clock", clock_text(hardware))]
     tables: list[Table] = []
     if hardware.units:
         held = hardware.of_kind("scratchpad")

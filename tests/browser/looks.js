@@ -49,7 +49,7 @@
 
   // Texts with less contrast to the page than WCAG 2 asks for.
   const pale = () => {
-    const html = "h1, h1 span, h2, p, .card div, nav a, th, td, pre, .legend button";
+    const html = "h1, h1 span, h2, p, .card div, nav a, th, td, pre, pre i, .legend button";
     const back = getComputedStyle(document.body).backgroundColor;
     const found = [
       ...drawn().map((e) => [e.textContent, getComputedStyle(e).fill]),

@@ -238,6 +238,20 @@ def test_a_bar_that_is_clicked_marks_its_lines(
     shown.view.close()
 
 
+def test_the_listing_opens_at_the_function_of_the_kernel(shown: Shown) -> None:
+    """The line of its head is the first that can be seen, with the preamble above it."""
+    line, above, seen = shown.view.evaluate(
+        "(() => { const p = document.querySelector('pre[data-text=c]');"
+        " const n = Number(p.dataset.opening), rows = p.firstElementChild.children;"
+        " const top = p.getBoundingClientRect().top;"
+        " const at = m => rows[m].getBoundingClientRect();"
+        " return [rows[n - 1].textContent, at(n - 2).bottom - top, at(n - 1).top - top]; })()"
+    )
+    assert "(" in line
+    assert above <= 4
+    assert 0 <= seen <= 4
+
+
 def test_a_block_that_is_clicked_marks_its_loop(
     browser: BrowserContext, nest: NestCompilation, tmp_path: Path
 ) -> None:

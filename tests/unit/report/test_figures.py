@@ -9,11 +9,11 @@ from typing import cast
 
 import pytest
 
+from hwgen.model.arithmetic import arithmetic
 from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.report.figures import Figure, Json, breakdown, colours, timeline
 from hwgen.report.figures_roofline import Roofline, roofline, roofline_figure
 from hwgen.report.html import figures_of
-from hwgen.report.movement import arithmetic
 from hwgen.report.recording import record
 from hwgen.report.text import measure
 from tests.samples import chip, gemm_requant_workload, gemm_workload
@@ -59,6 +59,23 @@ def test_a_memory_is_drawn_whole() -> None:
     used = {b.memory for b in c.program.buffers}
     memories = [m for m in c.hardware.memories if m.name in used]
     assert ends == [[0, m.capacity_entries] for m in memories]
+    free = [trace for trace in traces(figures_of(c)["memory"]) if trace["name"] == "free"]
+    assert [values(trace, "y") for trace in free] == [[m.capacity_entries] for m in memories]
+    assert all(values(trace, "width") == [c.cycles] for trace in free)
+    # A share of each by itself: buffers that share entries count once.
+    notes = cast("list[dict[str, str]]", layout["annotations"])
+    for memory, note in zip(memories, notes, strict=True):
+        held = [range(b.base, b.end) for b in c.program.buffers if b.memory == memory.name]
+        used = len({entry for entries in held for entry in entries})
+        share = f"{used:,} of {memory.capacity_entries:,} entries used"
+        assert note["text"].startswith(f"<b>{memory.name}</b>  {share}")
+
+
+def test_a_memory_without_a_drawn_call_is_shown_free() -> None:
+    drawn = traces(figures_of(compiled(2), 1)["memory"])
+    used = {b.memory for b in compiled(2).program.buffers}
+    assert sum(trace["name"] == "free" for trace in drawn) == len(used) > 1
+    assert len(drawn) < 2 * len(used)
 
 
 def test_plotly_refuses_a_figure_with_a_misspelt_property() -> None:

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from hwgen.model.arithmetic import arithmetic
 from hwgen.passes.nest_pipeline import NestCompilation, compile_nest
 from hwgen.pipeline import Compilation, compile_kernel
-from hwgen.report.html import DRAWN_CALLS, embedded, highlighted, page
-from hwgen.report.movement import arithmetic
+from hwgen.report.highlight import highlighted
+from hwgen.report.html import DRAWN_CALLS, embedded, page
 from hwgen.spec.load import load_hardware, load_workload
 from tests.samples import chip, gemm_requant_workload, gemm_workload
 from tests.sampling import QUICK
@@ -128,7 +129,10 @@ def test_every_section_and_figure_is_there() -> None:
     assert set(data) <= set(ids)
     assert str(compiled().program) in found.text
     for e in compiled().explanations:
-        assert (e.binding or e.reason) in found.text
+        assert (e.binding or e.reason).replace("`", "") in found.text
+        assert e.binding or e.repair.replace("`", "") in found.text
+    assert "`" not in found.text
+    assert "<code>+=</code>" in small()
 
 
 def ids_of_scripts(found: Elements) -> list[str]:

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from hwgen.model.arithmetic import arithmetic
 from hwgen.model.bound import lower_bound
 from hwgen.model.functional import run
 from hwgen.model.reference import random_inputs
 from hwgen.model.traffic import off_chip_traffic
 from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral.scop import build_scop
-from hwgen.report.movement import arithmetic, compulsory_bytes, memory_traffic
+from hwgen.report.movement import compulsory_bytes, memory_traffic
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.spec.workload import Workload
 from tests.samples import chip, gemm_requant_workload, gemm_workload

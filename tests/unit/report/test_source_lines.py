@@ -49,6 +49,7 @@ def test_every_call_site_has_the_lines_of_its_call(chip: str, workload: str) -> 
         assert first_word(c.hardware.intrinsic[call.intrinsic].emit) in text
     taken = [n for numbers in source.lines.values() for n in numbers]
     assert len(taken) == len(set(taken))
+    assert f" {c.source.function}_run(" in lines[source.opening - 1]
 
 
 def test_marks_are_taken_out_and_lines_of_a_mark_alone_are_none() -> None:
@@ -68,6 +69,7 @@ def test_a_template_that_has_the_mark_itself_gives_no_lines_and_the_text_as_it_i
     source = c_source(c)
     assert source.text == c.source.c
     assert source.lines == {}
+    assert source.opening == 1
 
 
 @pytest.mark.parametrize(
@@ -88,6 +90,11 @@ def test_a_block_has_its_innermost_loop(chip: str, workload: str) -> None:
     assert source.text == c.source.c
     lines = source.text.split("\n")
     assert len(source.lines) >= len(c.cost.blocks) // 2
+    head, following = lines[source.opening - 1 : source.opening + 1]
+    assert re.match(r"(static|void) .*\(.*\)$", head)
+    assert following == "{"
+    first = min(n for numbers in source.lines.values() for n in numbers)
+    assert "}" not in lines[source.opening : first]
     for block, numbers in source.lines.items():
         text = [lines[n - 1] for n in numbers]
         assert text[0].lstrip().startswith("for (")
