@@ -115,6 +115,7 @@ def test_a_parallel_loop_starts_as_often_as_it_is_reached() -> None:
     assert estimate_cycles(twice, cores(2)).cycles == pytest.approx(2 * once, rel=0.02)
 
 
+@THOROUGH
 def test_iterations_that_touch_the_same_are_found() -> None:
     """Parts of sums over k, added up in memory: all of them to the same elements."""
     kernel = compile_script(product(3, 17, 1024), cores(2), ALONE)

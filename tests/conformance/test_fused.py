@@ -101,6 +101,7 @@ def test_blocks_of_one_unit_are_looked_at_where_a_few_cycles_count(mutate: Mutat
         looked.clear()
 
 
+@THOROUGH
 def test_what_is_too_large_is_computed_in_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -162,6 +162,7 @@ def _innermost(loop: Node) -> bool:
     )
 
 
+@THOROUGH
 @pytest.mark.skipif(not (NATIVE and shutil.which("objdump")), reason="no AVX-512, or no objdump")
 @pytest.mark.parametrize("sizes", [pytest.param((48, 96, 512), marks=THOROUGH), (127, 513, 255)])
 def test_no_vector_is_on_the_stack_in_the_inner_loop(
@@ -222,6 +223,7 @@ def test_what_does_not_fit_a_cache_is_brought_again() -> None:
     assert estimated(replace(chip(), processor=less)) > 1.1 * estimated(chip())
 
 
+@THOROUGH
 def test_rows_that_begin_far_apart_are_late() -> None:
     """Panels of two vectors of each row of a matrix that no cache of the core holds."""
     match, machine = found(16, 4096, 1024).match, chip().machine

@@ -29,6 +29,7 @@ from hwgen.verify.compare import compare, unexplained
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import compile_case, examine
 from tests.conformance.test_registers import NATIVE, ROOT, STRICT
+from tests.sampling import tiered
 from tests.small_npu import SPEC
 
 FLOATS = ("cpu_generic", "cuda_generic", "davinci_core", "npu_shared_buffer", "vtcm_two_banks",
@@ -45,6 +46,9 @@ VALUES = {
 
 def make_workload(name: str, tensors: dict[str, str], compute: list[str]) -> Workload:
     return made_workload(name, tensors=tensors, compute=compute)
+
+
+ADDING = ["npu_shared_buffer", "vtcm_two_banks", "x86_avx512"]
 
 
 @cache
@@ -239,7 +243,7 @@ def test_a_maximum_of_sums_then_a_rectifier_on_vectors() -> None:
     examine(made, inputs, ENGINE)
 
 
-@pytest.mark.parametrize("name", ["npu_shared_buffer", "vtcm_two_banks", "x86_avx512"])
+@pytest.mark.parametrize("name", tiered(ADDING, ADDING[:1]))
 @pytest.mark.parametrize(
     "value",
     ["(x[i, j] + z[i, j]) + (x[j, i] + z[j, i])", "x[i, j] + (z[i, j] + x[j, i])"],

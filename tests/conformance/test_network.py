@@ -24,6 +24,7 @@ from hwgen.spec.load import load_hardware, parse_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
+from tests.sampling import THOROUGH
 
 NPU = load_hardware(Path(__file__).resolve().parents[2] / "hw_specs" / "npu_shared_buffer.yaml")
 
@@ -45,6 +46,7 @@ def compiled() -> TreeCompilation:
     return found
 
 
+@THOROUGH
 def test_what_is_large_stays_on_the_chip_and_what_all_blocks_need_is_computed_once() -> None:
     found = compiled()
     moved = off_chip_traffic(found.program, NPU, found.workload)

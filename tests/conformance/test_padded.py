@@ -50,6 +50,7 @@ def test_padding_written_in_two_statements_is_the_same() -> None:
     examine(one, draw_inputs(given, 2))
 
 
+@THOROUGH
 def test_it_may_come_in_blocks() -> None:
     """Each block, of rows or of columns, sets its own borders."""
     given, _ = decomposed(block(H=12, W=10, C=8))

@@ -193,6 +193,7 @@ def test_what_calls_cannot_run_is_refused() -> None:
         compile_script(found.workload, found.hardware, missing)
 
 
+@THOROUGH
 def test_a_tile_below_the_lanes_of_a_call_is_refused_at_its_call() -> None:
     """A loop of one iteration is no lane, and its call takes what is there: at that call."""
     found = compiled(ROOT / "workloads" / "gemm_scaled.yaml", ROOT / "hw_specs/gemmini.yaml", {})

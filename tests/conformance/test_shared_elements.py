@@ -21,7 +21,7 @@ from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 from tests.samples import ROOT
-from tests.sampling import tiered
+from tests.sampling import THOROUGH, tiered
 
 CHIPS = tuple(sorted(p.stem for p in (ROOT / "hw_specs").glob("*.yaml")))
 QUICK = ("cpu_generic", "cuda_generic", "vta", "x86_avx2")
@@ -274,6 +274,7 @@ def test_every_edit_is_right_or_refused(name: str, case: str) -> None:
     assert found["right"] > 20
 
 
+@THOROUGH
 def test_threads_share_no_elements() -> None:
     """The checker of programs, which knows nothing of trees, finds none that do."""
     kernel = hwgen.build(IMAGE, chip("cuda_generic"))

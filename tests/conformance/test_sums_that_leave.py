@@ -16,6 +16,7 @@ from hwgen.spec.load import parse_hardware
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
+from tests.sampling import tiered
 
 BUS = {
     "beat_bytes": 8,
@@ -87,9 +88,12 @@ def compiled(workload: Workload, hardware: HardwareSpec) -> Compilation:
     return made
 
 
-@pytest.mark.parametrize("steps", [0, 1, 2])
-@pytest.mark.parametrize(("m", "k"), [(8, 8), (7, 3), (1, 1), (100, 5)])
-def test_a_sum_leaves_over_several_copies(steps: int, m: int, k: int) -> None:
+SUMS = [(*sizes, steps) for sizes in ((8, 8), (7, 3), (1, 1), (100, 5)) for steps in range(3)]
+RANGES = ["0..4 step 4", "0..124", "0..4", "0..7 step 4"]
+
+
+@pytest.mark.parametrize(("m", "k", "steps"), tiered(SUMS, SUMS[::5]))
+def test_a_sum_leaves_over_several_copies(m: int, k: int, steps: int) -> None:
     """An output that is summed up is the same kernel as a sum that a statement copies out."""
     hardware, vector = over(steps), f"int32[{m}]"
     one = compiled(products(m, k, "c[m] += a[k, m] * b[k, m]", c=vector), hardware)
@@ -130,7 +134,7 @@ def blocks(addresses: str | None) -> tuple[int, int]:
     return made.cycles, max(b.end for b in made.program.buffers if b.memory == "c")
 
 
-@pytest.mark.parametrize("addresses", ["0..4 step 4", "0..4", "0..7 step 4", "0..124"])
+@pytest.mark.parametrize("addresses", tiered(RANGES, RANGES[:2]))
 def test_the_last_block_begins_at_the_last_address(addresses: str) -> None:
     """A range is of where blocks begin: the last one covers the entries after it."""
     assert blocks(addresses) == blocks(None)

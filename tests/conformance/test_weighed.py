@@ -30,7 +30,7 @@ from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 from tests.packing import packing_bytes
 from tests.planted.kernels import with_program
-from tests.sampling import QUICK, examples
+from tests.sampling import QUICK, THOROUGH, examples
 
 ROOT = Path(__file__).parents[2]
 ENGINE = "both" if have_compiler() else "python"
@@ -130,6 +130,7 @@ VALUES = (
 MORE = {"d": "int8[N]", "e": "int32[M, N]", "f": "int8[N, M]"}
 
 
+@THOROUGH
 @given(
     st.integers(1, 40),
     st.integers(1, 70),

@@ -193,6 +193,7 @@ def test_of_a_schedule_without_a_file(script: str, golden: Golden) -> None:
     golden(GOLDENS / "capacity_schedule.txt", str(caught.value))
 
 
+@THOROUGH
 def test_of_several_phases(golden: Golden) -> None:
     hardware = chip("npu_shared_buffer")
     text = compile_kernel(mlp(), hardware).script

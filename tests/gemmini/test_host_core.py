@@ -17,7 +17,7 @@ from tests.gemmini.host_core import (
     innermost,
     retired,
 )
-from tests.sampling import WHOLE, tiered
+from tests.sampling import THOROUGH, WHOLE, tiered
 
 counted = pytest.mark.skipif(not can_count(), reason="no RISC-V compiler, or no emulator")
 read = pytest.mark.skipif(not can_read_loops(), reason="no compiler for x86-64, or no objdump")
@@ -69,6 +69,7 @@ def test_the_models_cycles_are_what_the_emitted_c_retires(which: Case) -> None:
     assert modelled == pytest.approx(_count(which).issuing, rel=1 / 6)
 
 
+@THOROUGH
 @counted
 def test_every_macro_is_counted_and_what_is_packed_apart() -> None:
     """4 x 8 x 8 products of two macros each, and moves; nothing of them is packed."""

@@ -54,6 +54,7 @@ def test_variants_are_right_or_refused_for_a_known_reason(chip: str, seed: int, 
     assert set(report.tally.refused) <= {*PHYSICAL, *LACKING}
 
 
+@THOROUGH
 def test_what_is_missing_is_found_and_reduced(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

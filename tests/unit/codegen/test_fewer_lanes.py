@@ -69,6 +69,7 @@ def without_range(tmp_path: Path, line: str, plain: str) -> HardwareSpec:
 extents = st.one_of(st.integers(1, 40), st.sampled_from((47, 63, 65, 100)))
 
 
+@THOROUGH
 @given(m=extents, n=extents, k=extents)
 @settings(max_examples=8, deadline=None)
 def test_tensors_of_any_size_stay_where_they_are(m: int, n: int, k: int) -> None:

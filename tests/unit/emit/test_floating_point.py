@@ -23,7 +23,7 @@ from hwgen.pipeline import compile_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs, first_difference
 from hwgen.verify.examine import examine
-from tests.sampling import QUICK, tiered
+from tests.sampling import QUICK, THOROUGH, tiered
 
 COMPILERS = ("gcc", "clang")
 FLAGS = [
@@ -60,6 +60,9 @@ CHIPS = ("cpu_generic", "x86_avx2", "davinci_core")
 """A processor's C; host code in a vendor's file of C and beside the C model of units."""
 
 
+BUILDS = [*product(CHIPS, FLAGS, COMPILERS)]
+
+
 def builds() -> list[Build]:
     plain = ("-fno-openmp", "-fopenmp-simd")
     found = [c for c in COMPILERS if shutil.which(c)]
@@ -73,9 +76,7 @@ def kernel(name: str, chip: str) -> Compiled:
     return compile_workload(workload, hwgen.load_hardware(chip), QUICK)
 
 
-@pytest.mark.parametrize("compiler", COMPILERS)
-@pytest.mark.parametrize("flags", FLAGS, ids=" ".join)
-@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize(("chip", "flags", "compiler"), tiered(BUILDS, BUILDS[::3]), ids=str)
 def test_each_operation_is_rounded_by_itself(
     chip: str, flags: tuple[str, ...], compiler: str
 ) -> None:
@@ -109,6 +110,7 @@ def test_layers_have_the_same_bits(chip: str) -> None:
         assert first_difference(found, expected) is None, build
 
 
+@THOROUGH
 @pytest.mark.parametrize("chip", tiered(CHIPS[:2], CHIPS[:1]))
 def test_attention_is_as_near_with_every_compiler(chip: str) -> None:
     workload = hwgen.load_workload("attention", {"L": 12, "D": 16})

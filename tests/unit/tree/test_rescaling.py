@@ -22,7 +22,7 @@ from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine, rescaled_terms
 from hwgen.verify.rounding import Leeway, rounding_bounds
-from tests.sampling import QUICK, examples
+from tests.sampling import QUICK, THOROUGH, examples
 from tests.unit.tree.toy import EXPS, chip, make, start
 
 ENGINE = "both" if have_compiler() else "python"
@@ -81,6 +81,7 @@ def test_blocks_of_any_size_on_a_processor(
     examine(made, draw_inputs(workload, length), ENGINE)
 
 
+@THOROUGH
 @given(
     st.integers(1, 40),
     st.integers(2, 70),

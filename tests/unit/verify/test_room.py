@@ -16,6 +16,7 @@ from hwgen.spec.load import load_hardware, load_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.room import MAX_ELEMENTS, check_images, check_room, check_tensors
 from tests.conftest import Golden
+from tests.sampling import tiered
 
 ROOT = Path(__file__).resolve().parents[3]
 GEMM = ROOT / "workloads" / "gemm.yaml"
@@ -46,7 +47,10 @@ def test_images_count_with_their_padding() -> None:
     assert f", 134,217,728 of them for {a.tensor}" in caught.value.diagnostic.found
 
 
-@pytest.mark.parametrize("chip", ["cpu_generic", "x86_avx2", "cuda_generic", "vta"])
+ROOMY = ["cpu_generic", "vta", "cuda_generic", "x86_avx2"]
+
+
+@pytest.mark.parametrize("chip", tiered(ROOMY, ROOMY[:2]))
 @pytest.mark.parametrize(
     "edit",
     [
