@@ -25,6 +25,7 @@ PAGES = {
 """Files of the repository that are pages of the site, and what they are called there."""
 
 _LINK = re.compile(r"(?<=\]\()([^)#\s:]+)(#[^)\s]*)?(?=\))")
+_PRE = re.compile(r"<pre\b.*?</pre>", re.DOTALL)
 _FENCE = re.compile(r"^(```.*?^```$)", re.MULTILINE | re.DOTALL)
 
 
@@ -116,6 +117,8 @@ def _cell(cell: dict[str, Any]) -> Iterator[str]:
     for output in cell["outputs"]:
         data = output.get("data", {"text/plain": output.get("text", [])})
         if "text/html" in data:
-            yield "".join("".join(data["text/html"]).splitlines())
+            # HTML ends at an empty line or behind its first element; preformatted text keeps lines.
+            shown = _PRE.sub(lambda m: m[0].replace("\n", "&#10;"), "".join(data["text/html"]))
+            yield f"<div>{''.join(shown.splitlines())}</div>"
         elif shown := "".join(data["text/plain"]).rstrip():
             yield f"```text\n{shown}\n```"

@@ -26,7 +26,7 @@ _STYLE = (
     "<style>"
     ".hwgen{font:12px sans-serif}.hwgen text{fill:currentColor}"
     ".hwgen .room{fill:#8795a1;fill-opacity:.14}.hwgen.alone{color:#1f2933;background:#fff}"
-    "@media (prefers-color-scheme:dark){.hwgen.alone{color:#e4e8ed;background:#161b22}}"
+    "@media (prefers-color-scheme:dark){.hwgen.alone{color:#e4e8ed;background:#0d1117}}"
     "</style>"
 )
 
@@ -95,7 +95,8 @@ def _panel(
     top: float,
     height: int,
 ) -> Iterator[str]:
-    """One memory over time: free room pale, a box from a slot's first fill to its last use."""
+    """One memory over time, entry 0 at the bottom: free room pale, a box from a slot's first fill
+    to its last use."""
     scale = height / capacity
     yield _text(_LEFT, top + 14, title, "start")
     top += _TITLE
@@ -103,7 +104,8 @@ def _panel(
     for use in uses:
         last = use.base + use.entries - 1
         title = f"{use.buffer} slot {use.slot}, {use.tensor}: entries {use.base:,} to {last:,}"
-        y, thick = top + use.base * scale, max(use.entries * scale, 0.5)
+        thick = max(use.entries * scale, 1)
+        y = top + height - use.base * scale - thick
         yield _bar(recording, use.start, use.end, y, thick, paint[use.tensor], title)
 
 

@@ -53,9 +53,16 @@ class Table:
 
     def html(self) -> str:
         """The table, numbers to the right."""
-        head = "".join(f"<th>{escape(title)}</th>" for title in self.header)
+        head = "".join(
+            _heading(title, [row[n] for row in self.rows]) for n, title in enumerate(self.header)
+        )
         rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in self.rows)
         return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def _heading(title: str, cells: Iterable[Cell]) -> str:
+    side = "left" if all(isinstance(cell, str) for cell in cells) else "right"
+    return f'<th style="text-align:{side}">{escape(title)}</th>'
 
 
 def _cell(cell: Cell) -> str:

@@ -43,3 +43,10 @@ def test_the_site_is_built(tmp_path: Path) -> None:
             r'(?:src|href)="(https?://[^"]*)"[^>]*(?:rel="stylesheet"|></script)', text
         )
         assert not outside, page
+    # A notebook's pictures are pictures, and its preformatted text keeps its lines.
+    kernel = (tmp_path / "site" / "notebooks" / "1-a-kernel.html").read_text("utf-8")
+    assert re.search(r'<svg [^>]*class="hwgen"[^>]*><style>[^<]*</style><text ', kernel)
+    schedule = (tmp_path / "site" / "notebooks" / "2-your-own-schedule.html").read_text("utf-8")
+    shown = re.findall(r"<pre>(schedule .*?)</pre>", schedule, re.DOTALL)
+    assert shown
+    assert all(re.match(r"schedule \w+(\n|&#10;)input ", text) for text in shown)

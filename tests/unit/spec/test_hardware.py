@@ -217,3 +217,32 @@ def test_results_in_place_are_waited_for(
     with pytest.raises(HwgenError) as caught:
         load_hardware(spec)
     assert caught.value.code == "H145"
+
+
+@pytest.mark.parametrize(
+    ("text", "hertz"),
+    [("1 GHz", 1e9), ("1.5 MHz", 1.5e6), ("32 kHz", 32e3), ("N*100Hz", 800.0), ("1 / 4 GHz", 25e7)],
+)
+def test_a_clock_has_a_unit_and_may_be_an_expression(
+    tmp_path: Path, text: str, hertz: float
+) -> None:
+    file = tmp_path / "chip.yaml"
+    given = TINY.read_text(encoding="utf-8")
+    file.write_text(given.replace("name: tiny\n", f"name: tiny\nclock: {text}\n"), "utf-8")
+    assert load_hardware(file).clock_hz == hertz
+    assert load_hardware(TINY).clock_hz is None
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [("1", "H032"), ("'1'", "H109"), ("1 ghz", "H109"), ("0 MHz", "H026"), ("inf Hz", "H026"),
+     ("GHz", "H020"), ("M MHz", "H025"), ("1..2 GHz", "H024")],
+)  # fmt: skip
+def test_a_clock_that_is_none_is_refused(tmp_path: Path, text: str, code: str) -> None:
+    file = tmp_path / "chip.yaml"
+    given = TINY.read_text(encoding="utf-8")
+    file.write_text(given.replace("name: tiny\n", f"name: tiny\nclock: {text}\n"), "utf-8")
+    with pytest.raises(HwgenError) as caught:
+        load_hardware(file)
+    assert caught.value.code == code
+    assert caught.value.diagnostic.field == "clock"
