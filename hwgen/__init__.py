@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hwgen.errors import HwgenError
     from hwgen.kernel import Kernel, build
+    from hwgen.network.compiled import Network
+    from hwgen.network.compiled import compile_model as compile  # noqa: A004
     from hwgen.passes.nest_pipeline import compile_nest
     from hwgen.passes.scripting import compile_schedule
     from hwgen.pipeline import compile_kernel
@@ -26,9 +28,11 @@ __all__ = [
     "Hardware",
     "HwgenError",
     "Kernel",
+    "Network",
     "Schedule",
     "Workload",
     "build",
+    "compile",
     "compile_kernel",
     "compile_nest",
     "compile_schedule",
@@ -42,9 +46,11 @@ _HOMES = {
     "Hardware": ("hwgen.spec.hardware", "HardwareSpec"),
     "HwgenError": ("hwgen.errors", "HwgenError"),
     "Kernel": ("hwgen.kernel", "Kernel"),
+    "Network": ("hwgen.network.compiled", "Network"),
     "Schedule": ("hwgen.polyhedral.schedule.schedule", "Schedule"),
     "Workload": ("hwgen.spec.workload", "Workload"),
     "build": ("hwgen.kernel", "build"),
+    "compile": ("hwgen.network.compiled", "compile_model"),
     "compile_kernel": ("hwgen.pipeline", "compile_kernel"),
     "compile_nest": ("hwgen.passes.nest_pipeline", "compile_nest"),
     "compile_schedule": ("hwgen.passes.scripting", "compile_schedule"),

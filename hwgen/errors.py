@@ -61,7 +61,7 @@ class HwgenError(Exception):
     Codes: H00x and H04x command line and files, H01x YAML and JSON, H02x expressions, H03x fields,
     H05x calls from Python, H1xx spec, H2xx workload, H3xx matching, H4xx what one kernel can hold,
     and its schedule, H5xx layout and allocation, H6xx emission and lowering, H7xx checks of
-    programs and results.
+    programs and results, H8xx models of whole networks.
     Each has one meaning, which a table under `docs/` gives; `docs/errors/` has a section for each.
     """
 

@@ -231,7 +231,7 @@ class Kernel(Brief):
         Raises:
             HwgenError: H009 where something cannot be written.
         """
-        from hwgen.cli.output import write_files
+        from hwgen.report.output import write_files
 
         return write_files(Path(folder), self.compilation.files)
 
@@ -246,7 +246,7 @@ class Kernel(Brief):
 
         text = page(self.compilation)
         if path is not None:
-            from hwgen.cli.output import write_files
+            from hwgen.report.output import write_files
 
             place = Path(path)
             is_file = place.suffix.lower() == ".html"

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from hwgen import __version__
-from hwgen.cli import commands_files, commands_kernels, commands_verify
+from hwgen.cli import commands_compile, commands_files, commands_kernels, commands_verify
 from hwgen.cli.help import on
 from hwgen.cli.options import epilog
 
@@ -18,6 +18,7 @@ app = typer.Typer(
         "generate --spec CHIP --workload gemm -o out",
         "simulate --spec CHIP --workload gemm --set M=4",
         "explain --spec CHIP --workload depthwise_conv2d",
+        "compile model.tflite --spec CHIP -o model",
         "help H422",
     ),
     no_args_is_help=True,
@@ -36,6 +37,6 @@ def root(
         raise typer.Exit
 
 
-for _some in (commands_files, commands_kernels, commands_verify):
+for _some in (commands_files, commands_kernels, commands_compile, commands_verify):
     app.registered_commands += _some.commands.registered_commands
 app.command("help", epilog=epilog("help H422", "help H4", "help generate"))(on)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-from hwgen.cli.output import add_files
 from hwgen.codegen.c_names import C_TYPES
 from hwgen.codegen.emit_c import FirmwareSource, emit_firmware
 from hwgen.codegen.firmware_build import (
@@ -22,6 +21,7 @@ from hwgen.codegen.host_plan import HostPlan
 from hwgen.codegen.processor.emit import NestFirmware, emit_nest_firmware
 from hwgen.codegen.vendor_stub import stub, vendor_headers
 from hwgen.model.weights import Constant, images_of, weights_file
+from hwgen.report.output import add_files
 
 if TYPE_CHECKING:
     from hwgen.model.numeric import Array

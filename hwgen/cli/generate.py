@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import typer
 
 from hwgen.cli.judged import judged
-from hwgen.cli.output import add_files, check_folder, write_files
 from hwgen.cli.pictures import Pictures
 from hwgen.cli.resolve import Request, WorkloadRequest, resolve
 from hwgen.cli.scripts import NO_SCRIPT, Script
@@ -17,6 +16,7 @@ from hwgen.cli.searching import Search, searching
 from hwgen.cli.stages import NEST_STAGES, STAGES
 from hwgen.cli.target import HOST, Target, report_files, weights_of
 from hwgen.errors import HwgenError, Location
+from hwgen.report.output import add_files, check_folder, write_files
 from hwgen.spec.find import nearest
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import typer
 
 from hwgen.cli.commands_files import Sync
 from hwgen.cli.first_numbers import ASSUMED
-from hwgen.cli.output import write_files
 from hwgen.errors import HwgenError, Location
+from hwgen.report.output import write_files
 from hwgen.spec.find import find_spec
 from hwgen.spec.load import (
     hardware_json_schema,

@@ -29,8 +29,8 @@ class Pictures:
         Raises:
             HwgenError: H009.
         """
-        from hwgen.cli.output import check_folder
         from hwgen.errors import HwgenError
+        from hwgen.report.output import check_folder
 
         for option, path, suffixes in (
             ("--report", self.report, _REPORTS),
@@ -78,8 +78,8 @@ def _write(
     make: Callable[[Compiled], str],
     compiled: Sequence[Compiled],
 ) -> str:
-    from hwgen.cli.output import write_files
     from hwgen.errors import HwgenError
+    from hwgen.report.output import write_files
 
     if path.suffix.lower() == suffix:
         if len(compiled) > 1:

@@ -12,12 +12,12 @@ import typer
 
 from hwgen.cli.arrays import read_inputs
 from hwgen.cli.generate import compile_scripted, load
-from hwgen.cli.output import Writer, check_folder, write_files
 from hwgen.cli.pictures import Pictures
 from hwgen.cli.resolve import resolve
 from hwgen.cli.scripts import NO_SCRIPT, Script
 from hwgen.cli.searching import Search, searching
 from hwgen.model.numeric import Array
+from hwgen.report.output import Writer, check_folder, write_files
 from hwgen.verify.data import Style, draw_inputs
 
 if TYPE_CHECKING:

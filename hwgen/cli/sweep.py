@@ -11,11 +11,11 @@ from pathlib import Path
 import typer
 
 from hwgen.cli.generate import compile_one, load
-from hwgen.cli.output import check_folder, write_files
 from hwgen.cli.progress import campaign_progress
 from hwgen.cli.resolve import Request, WorkloadRequest, parse_assignments, resolve
 from hwgen.cli.searching import Search
 from hwgen.errors import HwgenError
+from hwgen.report.output import check_folder, write_files
 from hwgen.report.records import Record
 from hwgen.report.sweep import Point, sweep_records, sweep_svg, sweep_text
 from hwgen.spec.hardware import HardwareSpec

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from hwgen.cli.output import check_folder, write_files
 from hwgen.cli.progress import campaign_progress
 from hwgen.cli.resolve import resolve
+from hwgen.report.output import check_folder, write_files
 from hwgen.spec.find import files_in, find_spec, spec_folders
 from hwgen.spec.load import load_hardware
 from hwgen.verify.campaign import campaign

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -113,10 +114,10 @@ def build_in_turn(number: int) -> Build:
 
 
 def load_library(
-    text: str, name: str, flags: tuple[str, ...], build: Build = AS_FOUND
+    text: str | Mapping[str, str], name: str, flags: tuple[str, ...], build: Build = AS_FOUND
 ) -> ctypes.CDLL:
-    """The C text, compiled with the flags, those of `$CFLAGS` and the build's, and loaded; once per
-    process.
+    """The C text, or files of a folder by name, compiled with the flags, those of `$CFLAGS` and the
+    build's, and loaded; once per process. Paths in flags begin at that folder.
 
     Libraries are kept in the user's cache, named by their content, the compiler and the machine's
     instruction set. One that is not as it was written counts as absent; without a cache nothing
@@ -127,14 +128,16 @@ def load_library(
     """
     compiler = need_compiler(build.compiler)
     flags = (*flags, *user_flags(), *build.flags)
-    words = "\n".join([*compiler, *flags, _target(compiler), text])
+    files = {f"{name}.c": text} if isinstance(text, str) else text
+    content = [text] if isinstance(text, str) else [w for item in files.items() for w in item]
+    words = "\n".join([*compiler, *flags, _target(compiler), *content])
     key = hashlib.sha256(words.encode()).hexdigest()[:32]
     if key not in _loaded:
         folder = _writable(cache_folder())
         kept = folder / f"{key}.so" if folder is not None else None
         with tempfile.TemporaryDirectory(prefix="hwgen-", dir=folder) as scratch:
             if kept is None or not _intact(kept):
-                made = _compile(compiler, flags, text, name, Path(scratch))
+                made = _compile(compiler, flags, files, name, Path(scratch))
                 # Atomic: another process may be compiling the same text.
                 kept = made if kept is None else made.replace(kept)
                 if folder is not None:
@@ -193,13 +196,20 @@ def _intact(library: Path) -> bool:
 
 
 def _compile(
-    compiler: tuple[str, ...], flags: tuple[str, ...], text: str, name: str, folder: Path
+    compiler: tuple[str, ...],
+    flags: tuple[str, ...],
+    files: Mapping[str, str],
+    name: str,
+    folder: Path,
 ) -> Path:
-    code, made = folder / f"{name}.c", folder / "made.so"
-    code.write_text(text, encoding="utf-8")
+    made = folder / "made.so"
+    for file, text in files.items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text(text, encoding="utf-8")
+    sources = [str(folder / file) for file in files if file.endswith(".c")]
     done = subprocess.run(
-        [*compiler, *flags, "-shared", "-fPIC", str(code), "-o", str(made), "-lm"],
-        capture_output=True, text=True, check=False, timeout=_TIMEOUT_SECONDS,
+        [*compiler, *flags, "-shared", "-fPIC", *sources, "-o", str(made), "-lm"],
+        capture_output=True, text=True, check=False, timeout=_TIMEOUT_SECONDS, cwd=folder,
     )  # fmt: skip
     if done.returncode != 0:
         raise HwgenError(

@@ -16,7 +16,7 @@ PACKAGE = ROOT / "hwgen"
 LAYERS = (
     "errors", "spec", "polyhedral", "polyhedral.match", "polyhedral.tree", "polyhedral.search",
     "polyhedral.schedule", "codegen", "model", "autoschedule", "passes", "pipeline", "completing",
-    "verify", "report", "cli", "kernel",
+    "verify", "report", "network", "cli", "kernel",
 )  # fmt: skip
 """A module imports from its own layer and those before it."""
 ISL_MODULE = "hwgen/polyhedral/isl.py"

@@ -14,6 +14,7 @@ from hwgen.cli import main
 from hwgen.cli.records import SHAPE
 from hwgen.pipeline import compile_kernel
 from hwgen.spec.load import load_hardware, load_workload
+from tests.models import WITH_READER, small_network
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = ["--set", "M=2", "--set", "N=20", "--set", "K=40"]
@@ -29,6 +30,7 @@ COMMANDS = {
     "explain, a processor": ["explain", *LOOPS],
     "simulate": ["simulate", *KERNEL, "--engine", "python"],
     "simulate, a processor": ["simulate", *LOOPS, "--engine", "python"],
+    "compile": ["compile", "tiny.tflite", "--spec", "cpu_generic", "--jobs", "1"],
     "verify": ["verify", *KERNEL, "--examples", "2"],
     "verify --schedules": ["verify", "--schedules", "2", "--jobs", "1"],
     "verify --schedules, a processor": ["verify", "--spec", "cpu_generic", "--schedules", "2"],
@@ -50,7 +52,10 @@ def documented() -> dict[str, set[str]]:
     return {name: set(re.findall(r"`(\w+)`", keys)) for name, keys in rows}
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[WITH_READER] if n == "compile" else []) for n in COMMANDS],
+)
 def test_the_keys_are_those_of_the_documentation(
     name: str,
     capsys: pytest.CaptureFixture[str],
@@ -58,6 +63,8 @@ def test_the_keys_are_those_of_the_documentation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)  # `verify --chips` writes failures here.
+    if name == "compile":
+        Path("tiny.tflite").write_bytes(small_network())
     status, found = printed(COMMANDS[name], capsys)
     assert set(found) == documented()["every command"] | documented()[name]
     assert found["hwgen"] == SHAPE

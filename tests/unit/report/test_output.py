@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from hwgen.cli import main
-from hwgen.cli.output import check_folder, write_files
 from hwgen.cli.pictures import Pictures
 from hwgen.errors import HwgenError
+from hwgen.report.output import check_folder, write_files
 
 
 def test_files_are_written_and_nothing_else_is_left(tmp_path: Path) -> None:

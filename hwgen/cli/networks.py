@@ -1,0 +1,62 @@
+"""`compile`: the network, its report, its folder and its comparison with the model's runtime."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+
+import typer
+
+from hwgen.cli.progress import campaign_progress
+from hwgen.cli.records import print_record
+from hwgen.network.compare import compare
+from hwgen.network.compiled import compile_model
+from hwgen.network.report import report_record, report_text
+from hwgen.passes.phase import SearchOptions
+from hwgen.report.output import check_folder
+
+
+def compile_network(
+    model: Path,
+    spec: str,
+    output: Path | None,
+    jobs: int | None,
+    *,
+    seconds: float | None,
+    cached: bool,
+    compared: bool,
+    trust: bool,
+    as_json: bool,
+) -> None:
+    """Compile a model, report on it, and write and compare it where that is asked for.
+
+    Raises:
+        HwgenError: as `compile_model`, `compare` and `Network.save`.
+    """
+    if output is not None:
+        check_folder(output)
+    net = compile_model(
+        model,
+        spec,
+        jobs=jobs or os.cpu_count() or 1,
+        options=SearchOptions(seconds=seconds),
+        cached=cached,
+        trust=trust,
+        progress=partial(campaign_progress, "compiling"),
+    )
+    written = net.save(output) if output is not None else []
+    if not as_json:
+        typer.echo(report_text(net))
+        if output is not None:
+            typer.echo(f"wrote {len(written)} files to {output}")
+    equal = compare(net) if compared else None
+    if as_json:
+        compared_record = {"samples": equal.samples, "layers": equal.layers} if equal else None
+        record = report_record(net) | {
+            "written": [str(p) for p in written],
+            "compared": compared_record,
+        }
+        print_record("compile", record, ok=True)
+    elif equal is not None:
+        typer.echo(str(equal))

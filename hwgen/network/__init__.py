@@ -1,0 +1,1 @@
+"""Whole models: from a file to one folder of C, layer by layer."""

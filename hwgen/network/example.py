@@ -1,0 +1,104 @@
+"""`main.c` of a network's folder: one run on a sample, and on files where there is a C library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hwgen.codegen.c_names import C_TYPES
+from hwgen.model.numeric import Array
+from hwgen.network.graph import Tensor
+from hwgen.network.steps import Plan
+
+_HOSTED = "#if defined(__STDC_HOSTED__) && __STDC_HOSTED__"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """Inputs of the network and the outputs that the reference computes from them, by name."""
+
+    inputs: Mapping[str, Array]
+    outputs: Mapping[str, Array]
+
+
+def example(plan: Plan, sample: Sample) -> str:
+    """The text of the file."""
+    name, graph = plan.name, plan.graph
+    inputs = [(f"input{n}", graph.tensor[t]) for n, t in enumerate(graph.inputs)]
+    outputs = [(f"output{n}", graph.tensor[t]) for n, t in enumerate(graph.outputs)]
+    arrays = [
+        line
+        for own, tensor in (*inputs, *outputs)
+        for line in _array(own, tensor, {**sample.inputs, **sample.outputs}[tensor.name])
+    ]
+
+    def each(own: str, tensor: Tensor, action: str) -> list[str]:
+        return [f"  for (int32_t i = 0; i < {tensor.elements}; ++i)", f"    {action.format(own)}"]
+
+    def moved(function: str, own: str, tensor: Tensor) -> list[str]:
+        call = f"{function}({name}_{own}(arena), 1, {tensor.bytes}, file)"
+        return [f"  if ({call} != {tensor.bytes})", "    return 2;"]
+
+    lines = [
+        f"/* Runs {name} once. Status 0: the outputs are those of hwgen's reference.",
+        " * With a C library, `host IN OUT` reads inputs from a file and writes the outputs. */",
+        f'#include "{name}.h"',
+        _HOSTED,
+        "#include <stdio.h>",
+        "#endif",
+        "",
+        f"{name}_ALIGNED static unsigned char arena[{name}_ARENA_BYTES];",
+        *arrays,
+        "",
+        _HOSTED,
+        "static int from_file(const char *in, const char *out)",
+        "{",
+        '  FILE *file = fopen(in, "rb");',
+        "  if (!file)",
+        "    return 2;",
+        *(line for own, tensor in inputs for line in moved("fread", own, tensor)),
+        "  fclose(file);",
+        f"  if ({name}(arena) != 0)",
+        "    return 1;",
+        '  file = fopen(out, "wb");',
+        "  if (!file)",
+        "    return 2;",
+        *(line for own, tensor in outputs for line in moved("fwrite", own, tensor)),
+        "  return fclose(file) != 0 ? 2 : 0;",
+        "}",
+        "#endif",
+        "",
+        "int main(int count, char **words)",
+        "{",
+        "  int wrong = 0;",
+        _HOSTED,
+        "  if (count == 3)",
+        "    return from_file(words[1], words[2]);",
+        "#else",
+        "  (void)count;",
+        "  (void)words;",
+        "#endif",
+        *(
+            line
+            for own, tensor in inputs
+            for line in each(own, tensor, f"{name}_{{0}}(arena)[i] = {{0}}[i];")
+        ),
+        f"  if ({name}(arena) != 0)",
+        "    return 1;",
+        *(
+            line
+            for own, tensor in outputs
+            for line in each(own, tensor, f"wrong |= {name}_{{0}}(arena)[i] != {{0}}[i];")
+        ),
+        "  return wrong;",
+        "}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _array(own: str, tensor: Tensor, values: Array) -> list[str]:
+    flat = [str(v) for v in values.ravel().tolist()]
+    rows = ["  " + " ".join(f"{v}," for v in flat[n : n + 16]) for n in range(0, len(flat), 16)]
+    declared = f"static const {C_TYPES[tensor.dtype]} {own}[{tensor.elements}] = {{"
+    return ["", declared, *rows, "};"]

@@ -1,0 +1,1 @@
+"""Operators of models as statements: one entry of the table each."""

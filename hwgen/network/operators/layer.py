@@ -1,0 +1,148 @@
+"""What an operator becomes: statements over its tensors, with its constants, or another name for
+its input."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hwgen.model.numeric import Array
+from hwgen.network.graph import Graph, Operator, Tensor
+from hwgen.spec.load import parse_workload
+from hwgen.spec.workload import Workload
+
+
+class UnsupportedError(Exception):
+    """An operator, or a form of it, that no statements are known for; the text says which part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """A statement with explicit loops and their extents, outermost first."""
+
+    do: str
+    loops: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Computation:
+    """A workload without a name: layers whose texts are equal share one kernel."""
+
+    kind: str
+    sizes: tuple[tuple[str, int], ...]
+    tensors: tuple[tuple[str, str], ...]
+    constants: tuple[tuple[str, str], ...]
+    compute: tuple[str | Loops, ...]
+
+    def workload(self, name: str) -> Workload:
+        """The workload of that name; its constants come after its other tensors.
+
+        Raises:
+            HwgenError: as `load_workload`; an entry of the table is wrong then.
+        """
+        constants = {n: {"type": text, "constant": True} for n, text in self.constants}
+        data: dict[str, object] = {
+            "name": name,
+            "sizes": dict(self.sizes),
+            "tensors": {**dict(self.tensors), **constants},
+            "compute": [
+                s if isinstance(s, str) else {"do": s.do, "loops": dict(s.loops)}
+                for s in self.compute
+            ],
+        }
+        return parse_workload(data, file=f"<{self.kind}>")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layer:
+    """An operator as a computation. `inputs`, `output`: tensors of the model by their names in the
+    computation; `constants`: values; `macs`: its products of a weight and an activation.
+    Without a `computation` the output is the input under another name."""
+
+    operator: Operator
+    computation: Computation | None
+    inputs: tuple[tuple[str, str], ...]
+    output: tuple[str, str]
+    constants: Mapping[str, Array] = field(default_factory=dict[str, Array])
+    macs: int = 0
+
+
+def alias(graph: Graph, operator: Operator) -> Layer:
+    """The first input as it is, in another shape."""
+    given, made = tensors(graph, operator, 1)[0], result(graph, operator)
+    need(given.bytes == made.bytes and given.dtype == made.dtype, "another number of elements")
+    need(given.quantisation == made.quantisation, "another scale than its input")
+    return Layer(operator, None, (("x", given.name),), ("y", made.name))
+
+
+# --- questions that every entry asks --------------------------------------------------------------
+
+
+def need(condition: bool, otherwise: str) -> None:
+    """Refuse a form of an operator.
+
+    Raises:
+        UnsupportedError: where the condition does not hold.
+    """
+    if not condition:
+        raise UnsupportedError(otherwise)
+
+
+def tensors(graph: Graph, operator: Operator, count: int) -> tuple[Tensor, ...]:
+    """The first inputs, all present.
+
+    Raises:
+        UnsupportedError: where one is missing.
+    """
+    given = operator.inputs[:count]
+    need(len(given) == count and all(given), f"fewer than {count} inputs")
+    return tuple(graph.tensor[name] for name in given)
+
+
+def result(graph: Graph, operator: Operator) -> Tensor:
+    """The one output.
+
+    Raises:
+        UnsupportedError: where there are several.
+    """
+    need(len(operator.outputs) == 1, f"{len(operator.outputs)} outputs")
+    return graph.tensor[operator.outputs[0]]
+
+
+def constant(tensor: Tensor, words: str) -> Array:
+    """The values of a constant.
+
+    Raises:
+        UnsupportedError: where the model computes it.
+    """
+    need(tensor.data is not None, f"{words} that are computed")
+    assert tensor.data is not None
+    return tensor.data
+
+
+def integers(operator: Operator, name: str, count: int) -> tuple[int, ...]:
+    """An attribute of so many integers, all positive or zero.
+
+    Raises:
+        UnsupportedError: where there is none.
+    """
+    found = operator.attributes.get(name)
+    need(isinstance(found, tuple) and len(found) == count and min(found) >= 0, f"no {name}")
+    assert isinstance(found, tuple)
+    return found
+
+
+def int8_scale(tensor: Tensor) -> tuple[float, int]:
+    """Scale and zero point of an int8 tensor with one of each.
+
+    Raises:
+        UnsupportedError: another type, or another quantisation.
+    """
+    need(tensor.dtype == "int8", f"{tensor.dtype} {tensor.name}")
+    given = tensor.quantisation
+    need(given is not None, f"no scale of {tensor.name}")
+    assert given is not None
+    need(not given.per_channel, f"a scale per channel of {tensor.name}")
+    (scale,), (zero,) = given.scales, given.zero_points
+    need(0.0 < scale < float("inf") and -128 <= zero <= 127, f"the scale of {tensor.name}")
+    return scale, zero

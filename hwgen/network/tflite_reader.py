@@ -1,0 +1,230 @@
+"""TensorFlow Lite models as graphs, by the schema's own reader (package `tflite`)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from functools import cache
+from math import prod
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from hwgen.errors import HwgenError, Location
+from hwgen.network.byte_order import from_little_endian
+from hwgen.network.graph import Attribute, Graph, Operator, Quantisation, Tensor
+from hwgen.network.packages import needed
+from hwgen.spec.expression import DTYPES
+
+_DAMAGED = (
+    struct.error,
+    IndexError,
+    ValueError,
+    TypeError,
+    OverflowError,
+    AttributeError,
+    KeyError,
+)
+"""Errors of the schema's reader where offsets lead nowhere."""
+_MOST_ELEMENTS = 1 << 31
+
+Attributes = dict[str, Attribute]
+R = TypeVar("R")
+
+
+def read_tflite(path: Path, name: str) -> Graph:
+    """The graph of a `.tflite` file.
+
+    Raises:
+        HwgenError: H801 no such model, a damaged one, or one of several subgraphs; H802 without the
+            package `tflite`.
+    """
+    schema = needed("tflite", "reads TensorFlow Lite models", "hwgen[tflite]")
+    content = path.read_bytes()
+    if len(content) < 8 or content[4:8] != b"TFL3":
+        raise _damaged(path, "no TensorFlow Lite identifier (TFL3) at byte 4")
+    try:
+        model = schema.Model.GetRootAsModel(content, 0)
+        if model.SubgraphsLength() != 1:
+            raise _damaged(path, f"{model.SubgraphsLength()} subgraphs", "models of one subgraph")
+        graph = _Reader(schema, model, path, len(content) // 4).graph(name)
+    except _DAMAGED as error:
+        raise _damaged(path, "offsets that lead nowhere") from error
+    graph.check()
+    return graph
+
+
+def _damaged(path: Path, found: str, allowed: str = "") -> HwgenError:
+    return HwgenError(
+        "H801",
+        "this TensorFlow Lite model cannot be read",
+        location=Location(str(path)),
+        found=found,
+        allowed=allowed or "a whole file as converters write it",
+        repair="export the model again",
+    )
+
+
+class _Reader:
+    """The one subgraph of a model. `most`: the longest vector that a file of its size can have."""
+
+    def __init__(self, schema: Any, model: Any, path: Path, most: int) -> None:
+        self.schema, self.model, self.path, self.most = schema, model, path, most
+        self.part = model.Subgraphs(0)
+
+    def _each(self, length: int, at: Callable[[int], R]) -> list[R]:
+        """The elements of a vector."""
+        if length > self.most:
+            raise _damaged(self.path, f"a vector of {length} elements in a file that is shorter")
+        return [at(n) for n in range(length)]
+
+    def graph(self, name: str) -> Graph:
+        tensors = self._tensors()
+        names = [t.name for t in tensors]
+
+        def named(numbers: list[int]) -> tuple[str, ...]:
+            return tuple(names[n] if n >= 0 else "" for n in numbers)
+
+        operators: list[Operator] = []
+        part = self.part
+        for n, made in enumerate(self._each(part.OperatorsLength(), part.Operators)):
+            inputs = named(self._each(made.InputsLength(), made.Inputs))
+            outputs = named(self._each(made.OutputsLength(), made.Outputs))
+            shapes = [tensors[names.index(t)].shape if t else () for t in inputs]
+            kind, attributes = self._kind(made, shapes)
+            operators.append(Operator(kind, n, inputs, outputs, attributes))
+        return Graph(
+            name,
+            str(self.path),
+            tuple(tensors),
+            tuple(operators),
+            named(self._each(part.InputsLength(), part.Inputs)),
+            named(self._each(part.OutputsLength(), part.Outputs)),
+        )
+
+    def _tensors(self) -> list[Tensor]:
+        types = _names_of(self.schema.TensorType)
+        found: list[Tensor] = []
+        taken: set[str] = {""}
+        made_all = self._each(self.part.TensorsLength(), self.part.Tensors)
+        for number, made in enumerate(made_all):
+            said = (made.Name() or b"").decode("utf-8", "replace")
+            name = said if said not in taken else f"{said}#{number}"
+            taken.add(name)
+            shape = tuple(self._each(made.ShapeLength(), made.Shape))
+            if any(n < 1 for n in shape) or prod(shape) > _MOST_ELEMENTS:
+                raise _damaged(self.path, f"tensor {name} of shape {list(shape)}", "known shapes")
+            dtype = types.get(made.Type(), "?").lower()
+            data = self._data(made, name, shape, dtype)
+            found.append(Tensor(name, shape, dtype, number, self._quantisation(made), data))
+        return found
+
+    def _data(self, made: Any, name: str, shape: tuple[int, ...], dtype: str) -> Any:
+        buffer = self.model.Buffers(made.Buffer())
+        if not buffer.DataLength() or dtype not in DTYPES:
+            return None
+        size = DTYPES[dtype]
+        raw = buffer.DataAsNumpy()
+        if raw.size != prod(shape) * size:
+            said = f"tensor {name}: {raw.size} bytes of data for {dtype}{list(shape)}"
+            raise _damaged(self.path, said)
+        return np.reshape(from_little_endian(raw.tobytes(), dtype), shape)
+
+    def _kind(self, made: Any, shapes: list[tuple[int, ...]]) -> tuple[str, Attributes]:
+        """The kind of an operator and its attributes; of one that is not known here the schema's
+        word and none."""
+        code = self.model.OperatorCodes(made.OpcodeIndex())
+        if code.CustomCode():
+            return f"custom {code.CustomCode().decode('utf-8', 'replace')}", {}
+        number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+        word = _names_of(self.schema.BuiltinOperator).get(number, f"operator_{number}")
+        if word not in _KINDS:
+            return word.lower(), {}
+        kind, table, attributes = _KINDS[word]
+        options = getattr(self.schema, table)()
+        given = made.BuiltinOptions()
+        if given is not None:
+            options.Init(given.Bytes, given.Pos)
+        found = attributes(options, shapes) if given is not None else {}
+        if hasattr(options, "FusedActivationFunction"):
+            words = _names_of(self.schema.ActivationFunctionType)
+            number = options.FusedActivationFunction() if given is not None else 0
+            found["activation"] = words.get(number, "?").lower()
+        return kind, found
+
+    def _quantisation(self, made: Any) -> Quantisation | None:
+        given = made.Quantization()
+        if given is None or not given.ScaleLength():
+            return None
+        scales: list[float] = self._each(given.ScaleLength(), given.Scale)
+        zeros: list[int] = self._each(given.ZeroPointLength(), given.ZeroPoint)
+        if len(zeros) < len(scales):
+            zeros = (zeros or [0]) * len(scales)
+        return Quantisation(
+            tuple(scales), tuple(zeros[: len(scales)]), int(given.QuantizedDimension())
+        )
+
+
+@cache
+def _names_of(enumeration: Any) -> dict[int, str]:
+    """The words of an enumeration of the schema, by number."""
+    members = cast("dict[str, object]", vars(enumeration))
+    return {v: k for k, v in members.items() if isinstance(v, int)}
+
+
+# --- attributes ----------------------------------------------------------------------------------
+
+
+def _padded(
+    padding: int, image: tuple[int, ...], window: tuple[int, int], strides: tuple[int, int]
+) -> tuple[int, ...]:
+    """Rows above, columns before, rows below, columns after: none for VALID (1); for SAME (0) so
+    many that every stride has an output. `window`: its extent, with what dilation leaves out."""
+    if padding == 1:
+        return (0, 0, 0, 0)
+    sizes = tuple(zip(image, window, strides, strict=True))
+    totals = [max((-(-n // s) - 1) * s + w - n, 0) for n, w, s in sizes]
+    before = [t // 2 for t in totals]
+    return (*before, *(t - b for t, b in zip(totals, before, strict=True)))
+
+
+def _convolution(options: Any, shapes: list[tuple[int, ...]]) -> Attributes:
+    strides = (int(options.StrideH()), int(options.StrideW()))
+    dilations = (int(options.DilationHFactor()), int(options.DilationWFactor()))
+    _, *image, _ = shapes[0]
+    _, *kernel, _ = shapes[1]
+    extent = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
+    padding = _padded(options.Padding(), tuple(image), (extent[0], extent[1]), strides)
+    return {"strides": strides, "dilations": dilations, "padding": padding}
+
+
+def _pool(options: Any, shapes: list[tuple[int, ...]]) -> Attributes:
+    strides = (int(options.StrideH()), int(options.StrideW()))
+    window = (int(options.FilterHeight()), int(options.FilterWidth()))
+    _, *image, _ = shapes[0]
+    padding = _padded(options.Padding(), tuple(image), window, strides)
+    return {"strides": strides, "window": window, "padding": padding}
+
+
+def _softmax(options: Any, _: list[tuple[int, ...]]) -> Attributes:
+    return {"beta": float(options.Beta())}
+
+
+def _none(_: Any, __: list[tuple[int, ...]]) -> Attributes:
+    return {}
+
+
+_KINDS: Mapping[str, tuple[str, str, Callable[[Any, list[tuple[int, ...]]], Attributes]]] = {
+    "ADD": ("add", "AddOptions", _none),
+    "AVERAGE_POOL_2D": ("average_pool2d", "Pool2DOptions", _pool),
+    "CONV_2D": ("conv2d", "Conv2DOptions", _convolution),
+    "DEPTHWISE_CONV_2D": ("depthwise_conv2d", "DepthwiseConv2DOptions", _convolution),
+    "EXPAND_DIMS": ("reshape", "ExpandDimsOptions", _none),
+    "FULLY_CONNECTED": ("fully_connected", "FullyConnectedOptions", _none),
+    "MAX_POOL_2D": ("max_pool2d", "Pool2DOptions", _pool),
+    "RESHAPE": ("reshape", "ReshapeOptions", _none),
+    "SOFTMAX": ("softmax", "SoftmaxOptions", _softmax),
+    "SQUEEZE": ("reshape", "SqueezeOptions", _none),
+}
+"""By the schema's word: the kind, the schema's table of options, and its attributes."""
