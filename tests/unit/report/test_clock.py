@@ -12,6 +12,7 @@ import pytest
 from hwgen.cli import main
 from hwgen.kernel import Kernel, build
 from hwgen.report.html import page
+from hwgen.report.kernels import kernel_html
 from hwgen.report.records import kernel_record
 from hwgen.report.text import describe, measure, results
 from hwgen.spec.load import load_hardware
@@ -46,8 +47,8 @@ def test_a_clock_adds_time_to_every_report_and_changes_nothing_else(name: str) -
     text = describe(measure(timed.compilation))
     assert line in text
     assert describe(measure(without.compilation)) == text.replace(line, "")
-    assert f"<b>time</b>: {speed}" in timed._repr_html_()
-    assert "<b>time</b>" not in without._repr_html_()
+    assert f"<b>time</b>: {speed}" in kernel_html(timed.compilation)
+    assert "<b>time</b>" not in kernel_html(without.compilation)
 
     header, _, row = results([measure(timed.compilation)]).splitlines()[:3]
     assert header.split()[:4] == ["workload", "cycles", "time", "speed"]
