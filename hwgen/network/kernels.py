@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 
 import numpy as np
 
+from hwgen.autoschedule.options import Options
 from hwgen.codegen.emit_c import emit_firmware
 from hwgen.codegen.nodes import Code
 from hwgen.codegen.processor.emit import emit_nest_firmware
 from hwgen.codegen.program import Program
 from hwgen.codegen.storages import Image
-from hwgen.errors import Diagnostic, HwgenError
+from hwgen.errors import Diagnostic, HwgenError, Tolerating
 from hwgen.model.folders import cache_folder
 from hwgen.model.images import pack
 from hwgen.model.numeric import Array
@@ -23,6 +25,7 @@ from hwgen.network.byte_order import from_little_endian, little_endian
 from hwgen.network.operators.layer import Computation
 from hwgen.passes.cache import ScheduleCache
 from hwgen.passes.compiled import Compiled
+from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.passes.phase import SearchOptions
 from hwgen.pipeline import compile_workload
 from hwgen.spec.expression import DTYPES
@@ -159,7 +162,12 @@ def _compiled(work: _Work) -> LayerKernel | Diagnostic:
         made = compile_workload(workload, work.hardware, replace(work.options, cache=cache))
         if work.hardware.units:
             check_compiled(made)
-        return (_of_units if work.hardware.units else _of_processor)(made)
+            return _of_units(made)
+        with Tolerating("H042"):
+            return _of_processor(made)
+        # Workers would share the kernel's one workspace in the arena.
+        alone = Options(parallel_cycles=inf, seconds=work.options.seconds)
+        return _of_processor(compile_nest(workload, work.hardware, options=alone))
     except HwgenError as error:
         return error.diagnostic
 

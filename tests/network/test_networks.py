@@ -20,6 +20,7 @@ from hwgen.network.graph import Graph
 from hwgen.network.layers import network_name
 from hwgen.network.report import report_record, report_text
 from hwgen.network.tflite_reader import read_tflite
+from hwgen.passes.compiled import Compiled
 from tests.models import (
     WITH_READER,
     WITH_RUNTIME,
@@ -181,7 +182,25 @@ def test_a_layer_that_a_chip_cannot_compute(folder: Path) -> None:
     with pytest.raises(HwgenError) as told:
         compile_model(folder / "small.tflite", alone)
     assert told.value.code.startswith("H3")
-    assert told.value.diagnostic.field.startswith("small_conv2d_1")
+    assert told.value.diagnostic.field.startswith("small_")
+
+
+def test_workers_that_would_share_a_workspace(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel is compiled again without workers."""
+    real, refused = kernels._of_processor, list[int]()  # pyright: ignore[reportPrivateUsage]
+
+    def once(made: Compiled) -> kernels.LayerKernel:
+        refused.append(made.cycles)
+        if len(refused) == 1:
+            raise HwgenError("H042", "iterations that run at once would share one workspace")
+        return real(made)
+
+    monkeypatch.setattr(kernels, "_of_processor", once)
+    net = compile_model(folder / "small.tflite", "cpu_generic")
+    assert len(refused) == len(net.kernels) + 1
+    assert "omp parallel" not in "".join(net.kernels[0].files.values())
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hwgen.model.numeric import Array
 from hwgen.network.graph import Graph, Operator, Tensor
@@ -64,9 +63,6 @@ def _product(graph: Graph, operator: Operator, axis: int) -> _Product:
         bias = graph.tensor[operator.inputs[2]]
         need(bias.dtype == "int32" and bias.shape == (channels,), f"a bias of {bias.dtype}")
         folded += constant(bias, "biases").astype(np.int64)
-    ends = np.stack([w64 * -128, w64 * 127])
-    least = np.add(ends.min(0).sum(rest), folded)
-    most: NDArray[np.int64] = np.maximum(np.add(ends.max(0).sum(rest), folded), -least)
     if count == 1 and operator.kind == "fully_connected":
         # That kernel multiplies the two scales as floats.
         product = np.multiply(np.float32(x_scale), np.float32(given.scales[0]))
@@ -75,7 +71,7 @@ def _product(graph: Graph, operator: Operator, axis: int) -> _Product:
         factors = [x_scale * s / y_scale for s in given.scales]
     low, high = activation_range(operator, y_scale, y_zero)
     limits = (("ZY", y_zero), ("LOW", low), ("HIGH", high))
-    rescaling = Rescaling.of(factors, most)
+    rescaling = Rescaling.of(factors, channels)
     return _Product(x, w, y, folded.astype(np.int32), rescaling, limits, x_zero)
 
 

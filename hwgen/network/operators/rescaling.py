@@ -18,9 +18,6 @@ from hwgen.model.numeric import Array
 from hwgen.network.graph import Operator
 from hwgen.network.operators.layer import need
 
-_NARROW = 1 << 30
-"""Below this, a number and half of a divisor up to 2**30 have a sum in int32."""
-
 
 def rounded(value: float) -> int:
     """To the nearest, halves away from zero, as C's `round`."""
@@ -60,65 +57,45 @@ def activation_range(operator: Operator, scale: float, zero: int) -> tuple[int, 
 
 @dataclass(frozen=True, slots=True)
 class Rescaling:
-    """Multipliers and shifts, one for all or one for each channel. `narrow`: whether the last shift
-    needs no more than int32."""
+    """Multipliers and shifts to the left, one for each channel: also where the model has one for
+    all, so that layers share kernels and an instruction for either form serves both."""
 
     multipliers: tuple[int, ...]
     shifts: tuple[int, ...]
-    narrow: bool
 
     @staticmethod
-    def of(factors: Sequence[float], most: NDArray[np.int64]) -> Rescaling:
-        """`factors`: one for all, or one for each channel; `most`: by channel, what no sum exceeds
-        in magnitude."""
+    def of(factors: Sequence[float], channels: int) -> Rescaling:
+        """`factors`: one for all, or one for each channel."""
         pairs = [quantised_multiplier(f) for f in factors]
-        if len(set(pairs)) == 1:
-            pairs = pairs[:1]
-        multipliers, shifts = tuple(m for m, _ in pairs), tuple(s for _, s in pairs)
-        upper = most * (np.array(multipliers, np.int64) / (1 << 31)) + 1
-        narrow = max(shifts) <= 0 and min(shifts) > -31 and float(upper.max()) < _NARROW
-        return Rescaling(multipliers, shifts, narrow)
-
-    @property
-    def scalar(self) -> bool:
-        """Whether one multiplier serves all channels."""
-        return len(self.multipliers) == 1
-
-    @property
-    def _left(self) -> bool:
-        return max(self.shifts) > 0
+        pairs = pairs * channels if len(pairs) == 1 else pairs
+        return Rescaling(tuple(m for m, _ in pairs), tuple(s for _, s in pairs))
 
     def types(self, extents: str) -> list[tuple[str, str]]:
         """The constants' names and types; `extents`: of the channels."""
-        shape = "int32[]" if self.scalar else f"int32[{extents}]"
-        names = ["mul", *(["left"] if self._left else []), "right"]
-        return [(name, shape) for name in names]
+        return [(name, f"int32[{extents}]") for name in ("mul", "left", "right")]
 
     def values(self, shape: tuple[int, ...]) -> dict[str, Array]:
         """The constants; `shape`: of the channels."""
-        wanted = (1,) if self.scalar else shape
         shifts = np.array(self.shifts, np.int32)
         found: dict[str, NDArray[np.int32]] = {
             "mul": np.array(self.multipliers, np.int32),
+            "left": np.maximum(shifts, 0).astype(np.int32),
             "right": np.maximum(-shifts, 0).astype(np.int32),
-            **({"left": np.maximum(shifts, 0).astype(np.int32)} if self._left else {}),
         }
-        return {name: np.reshape(values, wanted) for name, values in found.items()}
+        return {name: np.reshape(values, shape) for name, values in found.items()}
 
     def statements(self, value: str, at: str, channel: str) -> tuple[str, str]:
         """`hi`, the product's upper half, doubled and rounded; and `y` from a rounding shift with
-        ties away from zero. `at`: an output's index; `channel`: that of its channel."""
-        own = "" if self.scalar else f"[{channel}]"
-        mul, left, right, hi = f"mul{own}", f"left{own}", f"right{own}", f"hi[{at}]"
-        scaled = f"({value}) << {left}" if self._left else value
-        all_right = max(self.shifts) < 0
-        one = "1" if self.narrow else "int64(1)"
-        half = f"({one} << ({right} - 1))" if all_right else f"(({one} << {right}) >> 1)"
-        negative = f"{hi} < 0" if all_right else f"{hi} < 0 and {right} > 0"
-        wide = hi if self.narrow else f"int64({hi})"
-        divided = f"(({wide} + {half} - select({negative}, 1, 0)) >> {right})"
+        ties away from zero: the text of `workloads/quantised/`, which chips' instructions match.
+        `at`: an output's index; `channel`: that of its channel."""
+        hi, mul, left, right = (
+            f"hi[{at}]",
+            f"mul[{channel}]",
+            f"left[{channel}]",
+            f"right[{channel}]",
+        )
         return (
-            f"{hi} = int32((int64({scaled}) * int64({mul}) + (1 << 30)) >> 31)",
-            f"y[{at}] = int8(clip({divided if self.narrow else f'int32({divided})'} + ZY, "
-            "LOW, HIGH))",
+            f"{hi} = int32((int64(({value}) << {left}) * int64({mul}) + (1 << 30)) >> 31)",
+            f"y[{at}] = int8(clip(int32((int64({hi}) + ((int64(1) << {right}) >> 1) "
+            f"- select({hi} < 0 and {right} > 0, 1, 0)) >> {right}) + ZY, LOW, HIGH))",
         )
