@@ -173,8 +173,8 @@ def _of_end(hardware: HardwareSpec, document: Document) -> Iterator[Hint]:
     yield Hint(
         document.locate(("code", "epilogue") if named else ("code",), key=not named),
         f"{after}, so the kernel may copy its results back while {stores[missing[0]]} still runs "
-        f"on {missing[0]}; write epilogue: {call}, or a comment there if every call returns only when it is "
-        "done",
+        f"on {missing[0]}; write epilogue: {call}, or a comment there if every call returns only "
+        "when it is done",
     )
 
 
