@@ -92,7 +92,7 @@ def explain(
             chosen = compile_kernel(loaded, hardware).match
         except HwgenError as error:  # The first match stays: it is not what prevents a kernel.
             problem = error
-    found = ((scop, explain_matches(scop, hardware, chosen)),)
+    found = ((scop, explain_matches(scop, hardware, chosen, problem=problem)),)
     _show(_Explained(found, problem), hardware, loaded, as_json=as_json)
 
 
@@ -153,7 +153,7 @@ def _explain_phases(workload: Workload, hardware: HardwareSpec) -> _Explained:
         for phase in split_phases(workload):
             scop = build_scop(phase.workload)
             sharing = Sharing(leaves=phase.leaves, fetches=phase.takes)
-            found.append((scop, explain_matches(scop, hardware, None, sharing)))
+            found.append((scop, explain_matches(scop, hardware, None, sharing, error)))
         return _Explained(tuple(found), error)
 
 

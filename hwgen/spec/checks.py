@@ -20,7 +20,7 @@ from hwgen.spec.resolve_processor import has_units
 from hwgen.spec.schema import HardwareSchema
 from hwgen.spec.source import Document, FieldPath
 from hwgen.spec.suggest import suggestion
-from hwgen.spec.synchronization import check_synchronization, synchronization_templates
+from hwgen.spec.synchronization import check_synchronization, fences, synchronization_templates
 from hwgen.spec.templates import (
     LITERAL,
     NUMBER,
@@ -157,8 +157,7 @@ def _check_end(context: Context, hardware: HardwareSpec) -> None:
         for operand in intrinsic.operands:
             if operand.access == "read" or not hardware.memory[operand.memory].shared:
                 continue
-            fences = [t for n, t, _ in synchronization_templates(hardware) if n in _WAIT_FOR_ALL]
-            wait = next((f"{t.strip()!r}" for t in fences if t.strip()), "a call that waits")
+            wait = next((repr(text) for text in fences(hardware)), "a call that waits")
             raise context.error(
                 "H145", "the kernel may return before its results are written", ("code",), key=True,
                 found=f"{intrinsic.name} writes {operand.memory}, which is the host's own "
@@ -167,10 +166,6 @@ def _check_end(context: Context, hardware: HardwareSpec) -> None:
                 repair=f"write epilogue: {wait}, or a comment there if every call returns only "
                 "when it is done",
             )  # fmt: skip
-
-
-_WAIT_FOR_ALL = ("fence", "emit_all")
-"""Templates of synchronisation that wait for every unit."""
 
 
 def _check_writers(context: Context, hardware: HardwareSpec) -> None:

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from hwgen.errors import Location
 from hwgen.spec.checks import own_templates
 from hwgen.spec.expression import DTYPES, names
-from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
+from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand, Unit
 from hwgen.spec.nan import loses_nan
 from hwgen.spec.source import Data, Document
+from hwgen.spec.synchronization import fences
 
 PER_ITERATION = frozenset({"iterations", "transfer", "bursts", "beats", "bank_cycles"})
 """Names in `cycles` that grow with what a call does."""
@@ -29,7 +30,8 @@ class Hint:
 def hints(hardware: HardwareSpec, document: Document) -> tuple[Hint, ...]:
     """Hints about a chip that is valid, and the file that it was read from."""
     found = [h for i in hardware.intrinsics if i.unit for h in _of_intrinsic(hardware, i)]
-    return (*_of_memories(hardware, document), *found, *_of_templates(hardware, document))
+    end = _of_end(hardware, document)
+    return (*_of_memories(hardware, document), *found, *_of_templates(hardware, document), *end)
 
 
 def _of_memories(hardware: HardwareSpec, document: Document) -> Iterator[Hint]:
@@ -140,3 +142,57 @@ def _of_pointer(
                 f"{''.join(named)} in {intrinsic.name} moves by {pointee} of the {entry} bytes of "
                 f"each entry; if bytes are meant, write (char *){''.join(named)} * {entry}",
             )
+
+
+def _of_end(hardware: HardwareSpec, document: Document) -> Iterator[Hint]:
+    """Stores of units that run in parallel with the host, which copies the results back as soon as
+    `epilogue` has run."""
+    parts = (hardware.synchronization, hardware.completion, hardware.issue, hardware.fetch)
+    stores = {
+        i.unit: i.name
+        for i in reversed(hardware.intrinsics)
+        for o in i.operands
+        if i.unit and o.access != "read" and hardware.is_offchip(o.memory)
+    }
+    queued = any(u.queue_entries for u in hardware.units)
+    if not stores or not (queued or any(p is not None for p in parts)):
+        return
+    waits = {u.name: _wait(hardware, u) for u in hardware.units}
+    text = _bare(hardware.code.epilogue)
+    named = [n for n, w in waits.items() if w and _bare(w) in text]
+    for name in named:
+        text = text.replace(_bare(waits[name]), "")
+    missing = [n for n in waits if n in stores and n not in named]
+    if text or not missing:
+        return  # The rest may be a wait of the vendor's, or a comment that none is needed.
+    calls = next(fences(hardware), "") or " ".join(waits[n] for n in missing if waits[n])
+    call = repr(calls.strip()) if calls else "a call that waits"
+    after = (
+        f"code.epilogue waits for {' and '.join(named)}" if named else "there is no code.epilogue"
+    )
+    yield Hint(
+        document.locate(("code", "epilogue") if named else ("code",), key=not named),
+        f"{after}, so the kernel may copy its results back while {stores[missing[0]]} still runs "
+        f"on {missing[0]}; write epilogue: {call}, or a comment there if every call returns only "
+        "when it is done",
+    )
+
+
+def _bare(text: str) -> str:
+    return re.sub(r"[\s;{}]", "", text)
+
+
+def _wait(hardware: HardwareSpec, unit: Unit) -> str:
+    """The C text that waits for all calls of a unit; "" if there is none or it is not plain."""
+    barriers = hardware.barriers
+    if barriers is None or unit.name not in barriers.units:
+        return ""
+    values = dict(hardware.parameters, outstanding=0)
+    fields: dict[str, int | str] = {f"unit.{n}": v for n, v in unit.identifiers}
+    fields |= {"unit.name": unit.name} | values
+
+    def value(found: re.Match[str]) -> str:
+        return str(fields.get(found[1], found[0]))
+
+    text = re.sub(r"\{\{-?\s*([\w.]+)\s*-?\}\}", value, barriers.emit)
+    return "" if re.search(r"\{[{%]", text) else text

@@ -98,3 +98,10 @@ def synchronization_templates(hardware: HardwareSpec) -> Iterator[tuple[str, str
     """Every template: its field, its text and what it may name besides parameters."""
     if hardware.synchronization is not None:
         yield from hardware.synchronization.templates(tuple(hardware.unit))
+
+
+def fences(hardware: HardwareSpec) -> Iterator[str]:
+    """The C texts that wait for every unit."""
+    for name, text, _ in synchronization_templates(hardware):
+        if name in ("fence", "emit_all") and text.strip():
+            yield text.strip()

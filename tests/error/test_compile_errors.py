@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import hwgen
+from hwgen.cli import main
 from hwgen.errors import HwgenError
 from hwgen.model.trace import calls
 from hwgen.passes.scripting import compile_script
@@ -23,6 +24,8 @@ from tests.sampling import QUICK
 HERE = Path(__file__).parent / "compile"
 SPEC = Path(__file__).parents[2] / "hw_specs" / "vta.yaml"
 WORKLOADS = SPEC.parents[1] / "workloads"
+SPECS = Path(__file__).parents[1] / "specs"
+Text = pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("path", sorted(HERE.glob("*.yaml")), ids=lambda p: p.stem)
@@ -115,3 +118,42 @@ def test_addresses_of_what_goes_through_offchip_memory() -> None:
     assert (caught.value.code, found.allowed) == ("H616", "0..1073741823")
     assert found.found.endswith(" in s_image, which holds s")
     assert "at most 1073741824 entries instead of 10000000000" in found.repair
+
+
+STORE = (
+    '{r: I, c: J}\n    semantics: "dst[r, c] = src[r, c]"\n    operands:\n      dst: {memory: ext'
+)
+BLOCKS = {
+    "blocks_stored_in_rows": (
+        STORE,
+        '{c: J}\n    semantics: "dst[c] = src[c]"\n    operands:\n      dst: {memory: ext',
+    ),
+    "rows_loaded_in_blocks": (
+        '{c: K}\n    semantics: "dst[c] = src[c]"',
+        '{p: 2, q: 2, c: K}\n    semantics: "dst[p, q, c] = src[p, q, c]"',
+    ),
+}
+"""Two chips whose intrinsics cover other blocks than the product does: the text of one
+intrinsic, and the text in its place."""
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_blocks_of_two_shapes(
+    name: str, tmp_path: Path, golden: Golden, monkeypatch: pytest.MonkeyPatch, capsys: Text
+) -> None:
+    text = (SPECS / "block_rows.yaml").read_text(encoding="utf-8")
+    assert text.count(BLOCKS[name][0]) == 1
+    monkeypatch.chdir(tmp_path)
+    Path("chip.yaml").write_text(text.replace(*BLOCKS[name]), encoding="utf-8")
+    Path("product.yaml").write_text(PRODUCT, encoding="utf-8")
+    assert main(["explain", "--spec", "chip.yaml", "--workload", "product.yaml"]) == 0
+    golden(HERE / f"{name}.txt", capsys.readouterr().out)
+
+
+PRODUCT = """\
+hwgen: 1
+name: product
+sizes: {M: 8, N: 8, K: 6}
+tensors: {a: "float32[M, K]", b: "float32[K, N]", c: "float32[M, N]"}
+compute: ["c[m, n] += a[m, k] * b[k, n]"]
+"""

@@ -39,9 +39,14 @@ class Explanation:
 
 
 def explain(
-    scop: Scop, hardware: HardwareSpec, match: Match | None, sharing: Sharing = NOTHING_SHARED
+    scop: Scop,
+    hardware: HardwareSpec,
+    match: Match | None,
+    sharing: Sharing = NOTHING_SHARED,
+    problem: HwgenError | None = None,
 ) -> list[Explanation]:
-    """Every statement against every intrinsic, in the order of the files."""
+    """Every statement against every intrinsic, in the order of the files. `problem`: why there is
+    no match, if that is known."""
     bound = _bindings(match)
     start, failed = _attempt(scop, hardware, match, sharing)
     selector = _Supposing(scop, hardware, sharing)
@@ -60,7 +65,7 @@ def explain(
         elif failed:
             instead = f"but no intrinsics compute {failed}"
         else:
-            instead = "but the statements do not become one kernel"
+            instead = f"but {_refusal(problem)}"
         open_to = failed if match is None else None
         addend = str(start.value) if start and statement.value != original.value else ""
         table = _Table(selector, statement, instead, open_to, addend, original.value)
@@ -70,6 +75,15 @@ def explain(
             result.append(Explanation(statement.name, intrinsic.name, binding, reason, repair))
         selector.follow(original, start, taken)
     return result
+
+
+def _refusal(problem: HwgenError | None) -> str:
+    """Why statements that intrinsics compute are no kernel, in an error's own words."""
+    if problem is None:
+        return "the statements do not become one kernel"
+    found = problem.diagnostic.found
+    # The message of H302 names the statement, its `found` is the reason.
+    return found if problem.code == "H302" and found else problem.diagnostic.message
 
 
 def _bindings(match: Match | None) -> dict[tuple[str, str], str]:

@@ -20,6 +20,7 @@ from hwgen.polyhedral import isl
 from hwgen.polyhedral.match.lane_padding import padding_problem
 from hwgen.polyhedral.match.operations import Operation, Selection, Storage
 from hwgen.polyhedral.match.partial_lanes import Lanes, exact_tails, single_lanes
+from hwgen.polyhedral.match.refusal import Refusal, operands_in, shapes_differ
 from hwgen.polyhedral.scop import Scop
 from hwgen.polyhedral.semantics import copies, operand_iterators
 from hwgen.spec.affine import Affine, combine, sparse
@@ -158,25 +159,26 @@ def ranked_matches(
             one.
     """
     found: list[Match] = []
-    reasons: list[str] = []
+    reasons: list[Refusal] = []
     for selection in selections:
         for lanes in _assignments(scop, selection, _anchor(selection)):
             outcome = _complete(scop, selection, lanes)
-            if isinstance(outcome, str):
+            if isinstance(outcome, Refusal):
                 reasons.append(outcome)
             else:
                 found.append(outcome)
     if not found:
         anchor = _anchor(selections[0])
         statement = next(s for s in scop.statements if s.name == anchor.statement)
+        reason = reasons[0] if reasons else Refusal("no loop fits an iterator")
         raise HwgenError(
             "H302",
             f"{anchor.intrinsic.name} matches {statement.name} in shape but not in its accesses",
             location=statement.source.location,
             field="compute",
-            found=reasons[0] if reasons else "no loop fits an iterator",
-            allowed="operands whose element depends on the lanes only through their own index",
-            repair="index each operand by its own loops, or add an intrinsic for this access",
+            found=reason.found,
+            allowed=reason.allowed,
+            repair=reason.repair,
         )
     defect: HwgenError | None = None
     some = False
@@ -239,7 +241,9 @@ def _assignments(
             yield dict(zip(names, choice, strict=True))
 
 
-def _complete(scop: Scop, selection: Selection, anchor_lanes: dict[str, str | None]) -> Match | str:
+def _complete(
+    scop: Scop, selection: Selection, anchor_lanes: dict[str, str | None]
+) -> Match | Refusal:
     """Extend the anchor's lanes to every operation, or say what prevents it."""
     anchor = _anchor(selection)
     held = {s.name for s in selection.storages}
@@ -248,12 +252,13 @@ def _complete(scop: Scop, selection: Selection, anchor_lanes: dict[str, str | No
     shapes: dict[str, tuple[int, ...]] = {}
     problem = _pin(held, anchor, anchor_lanes, pinned, shapes)
     if problem:
-        return problem
+        return Refusal(problem)
     pending = {n: o for n, o in enumerate(selection.operations) if o.name != anchor.name}
     users: dict[str, list[int]] = {}
     for n, o in pending.items():
         for storage in o.storages:
             users.setdefault(storage, []).append(n)
+    done = [anchor]
     seen = 0
     while pending:
         # Who touches what was pinned in the last round: others that touch pinned ones are done.
@@ -265,27 +270,29 @@ def _complete(scop: Scop, selection: Selection, anchor_lanes: dict[str, str | No
             stores = (n for n, o in pending.items() if o.kind == "store")
             apart = pending.pop(next(stores, next(iter(pending))))
             lanes[apart.name] = _alike(apart, anchor, anchor_lanes)
+            done.append(apart)
             problem = _pin(held, apart, lanes[apart.name], pinned, shapes)
             if problem:
-                return problem
+                return Refusal(problem)
             continue
         for o in (pending.pop(n) for n in ready):
-            mapping = _derive(o, pinned)
-            if isinstance(mapping, str):
+            mapping = _derive(o, pinned, shapes, done)
+            if isinstance(mapping, Refusal):
                 return mapping
             mapping |= _diagonal(selection, o, mapping)
             lanes[o.name] = mapping
+            done.append(o)
             problem = _pin(held, o, mapping, pinned, shapes)
             if problem:
-                return problem
+                return Refusal(problem)
     blocks = _blocks(selection, lanes)
     if isinstance(blocks, str):
-        return blocks
+        return Refusal(blocks)
     coordinates: dict[str, tuple[Affine, ...]] = {}
     for storage in selection.storages:
         result = entry_coordinates(storage, pinned[storage.name], blocks)
         if isinstance(result, str):
-            return result
+            return Refusal(result)
         coordinates[storage.name] = _packed(scop, selection, storage, result)
     tails = exact_tails(scop, selection, lanes, pinned, blocks)
     single = single_lanes(selection, lanes)
@@ -297,7 +304,7 @@ def _complete(scop: Scop, selection: Selection, anchor_lanes: dict[str, str | No
     if not problem:
         problem = _order_problem(scop, selection, anchor, anchor_lanes, blocks, tails)
     if problem:
-        return problem
+        return Refusal(problem)
     loops = dict.fromkeys(n for o in selection.operations for n in o.loops)
     counts = {n: -(-scop.extents[n] // blocks.get(n, 1)) for n in loops}
     return Match(
@@ -382,24 +389,28 @@ def _pin(
     return ""
 
 
-def _derive(operation: Operation, pinned: Mapping[str, Lanes]) -> dict[str, str | None] | str:
+def _derive(
+    operation: Operation,
+    pinned: Mapping[str, Lanes],
+    shapes: Mapping[str, tuple[int, ...]],
+    done: Sequence[Operation],
+) -> dict[str, str | None] | Refusal:
+    """The lanes of an operation that follow from those of the operations `done`."""
     mapping: dict[str, str | None] = {}
     for operand, storage in zip(operation.intrinsic.operands, operation.storages, strict=True):
         if storage not in pinned:
             continue
         iterators = operand_iterators(operation.intrinsic, operand.name)
-        lanes = pinned[storage]
-        if len(iterators) != len(lanes) and (
-            len(iterators) > len(lanes) or operation.kind != "load"
-        ):
-            return (
-                f"{operation.intrinsic.name} and what fills {storage} disagree on the entries of "
-                "a block"
-            )
+        lanes, shape = pinned[storage], shapes[storage]
         # A load that covers fewer dimensions of a block runs once for each of its rows.
+        by_rows = operation.kind == "load" and len(iterators) <= len(lanes)
+        if operand.shape != shape and not by_rows:
+            users = [(o.intrinsic, x) for o in done for x in operands_in(o, storage)]
+            other = next((i, x) for i, x in users if x.shape == shape)
+            return shapes_differ(storage, (operation.intrinsic, operand), other)
         for iterator, loop in zip(iterators, lanes[len(lanes) - len(iterators) :], strict=True):
             if mapping.setdefault(iterator, loop) != loop:
-                return (
+                return Refusal(
                     f"{operation.intrinsic.name} would need {iterator} to run along both "
                     f"{mapping[iterator]} and {loop}"
                 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -11,6 +12,7 @@ from hwgen.spec.hints import hints
 from hwgen.spec.load import load_hardware, parse_hardware
 from hwgen.spec.source import from_python, read_document
 
+SPECS = Path(__file__).parents[2] / "specs"
 VTA = next(p for p in shipped_in("hw_specs") if p.stem == "vta")
 
 
@@ -75,3 +77,43 @@ def test_names_in_single_braces(text: str, names: list[str]) -> None:
 def test_shipped_chips_give_none() -> None:
     for path in shipped_in("hw_specs"):
         assert hints(load_hardware(path), read_document(path)) == ()
+
+
+def ended(epilogue: str, chip: str = "two_stage_barrier") -> str:
+    """The hint about the end of the kernels of a chip whose unit `mover` stores."""
+    data = cast("dict[str, Any]", read_document(SPECS / f"{chip}.yaml").data)
+    data["code"]["epilogue"] = epilogue
+    document = from_python(data, "chip")
+    found = (h.text for h in hints(parse_hardware(data), document))
+    return "\n".join(t for t in found if "code.epilogue" in t)
+
+
+@pytest.mark.parametrize(
+    ("chip", "epilogue", "says"),
+    [
+        ("two_stage_barrier", "", "write epilogue: 'wait_mover();', or a comment"),
+        ("two_stage_barrier", " ;\n", "there is no code.epilogue, so the kernel may copy"),
+        ("two_stage_barrier", "wait_core();", "code.epilogue waits for core, so the kernel"),
+        ("two_stage_counted", "wait_core(0);", "write epilogue: 'wait_mover(0);', or"),
+        ("two_stage_scoreboard", "", "write epilogue: 'fence();', or a comment"),
+        ("two_stage", "", "write epilogue: a call that waits, or a comment"),
+    ],
+)
+def test_an_end_that_waits_for_no_store(chip: str, epilogue: str, says: str) -> None:
+    found = ended(epilogue, chip)
+    assert says in found
+    assert "while store still runs on mover" in found
+
+
+@pytest.mark.parametrize(
+    ("chip", "epilogue"),
+    [
+        ("two_stage_barrier", "wait_core();\nwait_mover();"),
+        ("two_stage_barrier", "wait_core(); finish();"),
+        ("two_stage_barrier", "/* Calls return when they are done. */"),
+        ("two_stage_counted", "wait_mover(0);"),
+        ("one_unit", ""),
+    ],
+)
+def test_an_end_that_waits_or_need_not(chip: str, epilogue: str) -> None:
+    assert ended(epilogue, chip) == ""
