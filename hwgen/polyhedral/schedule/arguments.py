@@ -154,10 +154,17 @@ def _read(value: object, wanted: Any, schedule: Edited) -> Argument:
 
 def _shown(value: object) -> str:
     """An argument in an error: no longer than a line, whatever it is."""
+    kind = type(value).__name__
     if isinstance(value, list | tuple):
-        return reprlib.repr(list(cast("Sequence[object]", value)))
-    known = value is None or isinstance(value, str | int | float)
-    return reprlib.repr(value) if known else f"of type {type(value).__name__}"
+        parts = list(cast("Sequence[object]", value))
+        if all(map(_plain, parts)):
+            return reprlib.repr(parts)
+        return f"a {kind} of {', '.join(dict.fromkeys(type(p).__name__ for p in parts))}"
+    return reprlib.repr(value) if _plain(value) else f"of type {kind}"
+
+
+def _plain(value: object) -> bool:
+    return value is None or isinstance(value, str | int | float | list | tuple)
 
 
 def _handles(result: object, schedule: Edited) -> object:

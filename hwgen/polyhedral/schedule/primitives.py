@@ -181,7 +181,8 @@ class Primitives(History):
     @primitive
     def decompose_reduction(self, stage: str, loop: str = "") -> str:
         """The initialisation of a reduction as a block of its own, just before a loop; without one,
-        right before its contributions."""
+        right before its contributions. Its loops inside are called as the copied ones, with
+        `_init` behind: `s[block].loops`."""
         state, name = reductions.decompose_reduction(self.state, stage, loop)
         self._commit(state, "decompose_reduction", (stage, loop) if loop else (stage,), {}, (name,))
         return name

@@ -89,7 +89,7 @@ def script_text(
                 )
                 repair = "hwgen.build(schedule.workload, schedule.hardware, script=schedule)"
                 raise unfit("script", found, allowed, repair)
-            return script.trace(), "script"
+            return script.trace(), "schedule.trace()"
         case _:
             allowed = "a Schedule, a Path, or a script's text"
             raise unfit("script", type(script).__name__, allowed)

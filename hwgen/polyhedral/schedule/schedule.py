@@ -38,13 +38,13 @@ class Schedule(Primitives):
 
     def __getitem__(self, tensor: str | StageView) -> StageView:
         """One stage: `s["c"].split("i", factor=32)` knows loop `i` of the stage, whatever its name
-        in the whole schedule.
+        in the whole schedule. Or one block, as `decompose_reduction` makes.
 
         Raises:
             HwgenError: H414 where nothing has this name.
         """
         name = self.name(str(tensor))
-        if name not in dict(self.state.groups):
+        if name not in dict(self.state.groups) and self.state.block(name) is None:
             find_stage(self.state, name)
         return StageView(self, name)
 

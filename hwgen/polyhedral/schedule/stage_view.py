@@ -6,16 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hwgen.polyhedral.tree.edit import find_loop, find_stage, refuse
+from hwgen.errors import HwgenError
+from hwgen.polyhedral.tree.edit import block_of, find_loop, refuse
 from hwgen.spec.expression import names, substitute
+from hwgen.spec.suggest import suggestion
 
 if TYPE_CHECKING:
     from hwgen.polyhedral.schedule.schedule import Schedule
 
 
+class _UnknownWordError(HwgenError, AttributeError):
+    """The error of a word that stages do not have: to Python, a missing attribute."""
+
+
 @dataclass(frozen=True, slots=True)
 class StageView:
-    """A stage, or a group of them, and the primitives that are about it.
+    """A stage, one of its blocks, or a group of stages, and the primitives that are about it.
 
     A loop may be called as in the workload's statement: `i`, where the schedule calls it `c_i`.
     """
@@ -25,6 +31,22 @@ class StageView:
 
     def __str__(self) -> str:
         return self.tensor
+
+    if not TYPE_CHECKING:  # Checkers of types are to see a misspelt method.
+
+        def __getattr__(self, name: str) -> object:
+            """Refuse other schedulers' words, `op` as in `s["c"].op.axis` among them."""
+            if name.startswith("_"):
+                raise AttributeError(name)
+            known = [n for n in dir(self) if not n.startswith("_")]
+            raise _UnknownWordError(
+                "H418",
+                f"a stage has no {name}",
+                found=f"s[{self.tensor!r}].{name}",
+                allowed=", ".join(known),
+                repair=(name != "op" and suggestion(name, known))
+                or f"its loops are s[{self.tensor!r}].loops, or .axis and .reduce_axis",
+            )
 
     # What there is
 
@@ -47,10 +69,8 @@ class StageView:
 
     def _spatial(self) -> frozenset[str]:
         state = self.schedule.state
-        target = find_stage(state, self.tensor).target
-        found = (s.block for s in state.sites if s.block.stage == self.tensor)
-        block = next(b for b in found if b.part != "init")
-        indices = (substitute(i, block.binding) for i in target.indices)
+        block = block_of(state, self.tensor).block
+        indices = (substitute(i, block.binding) for i in state.stage[block.stage].target.indices)
         return frozenset(n for i in indices for n in names(i))
 
     def loop(self, name: str) -> str:
@@ -61,10 +81,10 @@ class StageView:
         """
         plain = self.schedule.name(name)
         own = self.loops
-        for known in (plain, f"{self.tensor}_{plain}"):
+        for known in (plain, f"{self.tensor}_{plain}", f"{plain}_init"):
             if known in own:
                 return name if known == plain else known
-        find_loop(self.schedule.state, plain)
+        find_loop(self.schedule.state, plain, own)
         raise refuse(
             f"{self.tensor} is in no loop {plain}",
             plain,

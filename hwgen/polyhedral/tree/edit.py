@@ -42,15 +42,16 @@ def _unknown(kind: str, name: str, known: Iterable[str], why: str = "") -> Hwgen
     )
 
 
-def find_loop(state: LoopTree, name: str) -> Loop:
-    """A loop by name.
+def find_loop(state: LoopTree, name: str, known: Iterable[str] | None = None) -> Loop:
+    """A loop by name; `known`: the loops that an error lists, all if left out.
 
     Raises:
         HwgenError: H414 with what became of the loop, if it once existed.
     """
     around = path(state.root, name)
     if not around:
-        raise _unknown("loop", name, state.loop, dict(state.gone).get(name, ""))
+        listed = state.loop if known is None else known
+        raise _unknown("loop", name, listed, dict(state.gone).get(name, ""))
     return around[-1]
 
 
@@ -61,7 +62,9 @@ def find_stage(state: LoopTree, name: str) -> Stage:
         HwgenError: H414.
     """
     if name not in state.stage:
+        block = state.block(name)
         why = f"{name} is an input: no stage computes it" if name in state.tensor else ""
+        why = why if block is None else f"{name} is a block of stage {block.block.stage}"
         raise _unknown("stage", name, state.stage, why or dict(state.gone).get(name, ""))
     return state.stage[name]
 
@@ -200,6 +203,15 @@ def path(nodes: tuple[Node, ...], name: str) -> tuple[Loop, ...]:
         if isinstance(node, Loop) and name in node.names:
             return (node,) if node.name == name else (node, *path(node.body, name))
     return ()
+
+
+def block_of(state: LoopTree, name: str) -> Site:
+    """The block of a name, or that of a stage of the name that computes.
+
+    Raises:
+        HwgenError: H414.
+    """
+    return state.block(name) or main_site(state, find_stage(state, name).tensor)
 
 
 def main_site(state: LoopTree, stage: str) -> Site:

@@ -12,6 +12,7 @@ from itertools import chain
 
 from hwgen.polyhedral.tree.build import numbered
 from hwgen.polyhedral.tree.edit import (
+    block_of,
     check_tensor,
     find_loop,
     find_stage,
@@ -451,6 +452,5 @@ def root_group(state: LoopTree, name: str) -> LoopTree:
 
 
 def loops_of(state: LoopTree, tensor: str) -> tuple[str, ...]:
-    """The loops around a stage's block, outermost first."""
-    find_stage(state, tensor)
-    return next(s.names for s in state.sites_of(tensor) if s.block.part != "init")
+    """The loops around a block, outermost first; a stage's name means the one that computes."""
+    return block_of(state, tensor).names
