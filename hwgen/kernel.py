@@ -184,6 +184,11 @@ class Kernel(Brief):
         """The edits that make its schedule, as `build` takes them."""
         return self.compilation.script
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is not as one might expect, as that the processor computes a part."""
+        return self.compilation.notes
+
     def __call__(self, /, *places: object, **named: object) -> Array | tuple[Array, ...]:
         """The output, or all of them in the workload's order, as new arrays.
 

@@ -39,4 +39,4 @@ def root(
 
 for _some in (commands_files, commands_kernels, commands_compile, commands_verify):
     app.registered_commands += _some.commands.registered_commands
-app.command("help", epilog=epilog("help H422", "help H4", "help generate"))(on)
+app.command("help", epilog=epilog("help H422", "help H4", "help tensorize", "help generate"))(on)

@@ -36,8 +36,10 @@ def stages(incomplete: str) -> list[str]:
 
 
 def topics(context: typer.Context, incomplete: str) -> list[str]:
-    """What `help` explains: codes of errors, and commands."""
-    return _beginning(incomplete, [*_commands(context), *_codes()])
+    """What `help` explains: codes of errors, primitives of schedules, and commands."""
+    from hwgen.polyhedral.schedule.script import PRIMITIVES
+
+    return _beginning(incomplete, [*_commands(context), *PRIMITIVES, *_codes()])
 
 
 def settings(context: typer.Context, incomplete: str) -> list[str]:

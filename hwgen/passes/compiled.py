@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from hwgen.polyhedral.scop import ScopStatement
 
 
+_NO_CALLS = "the units compute nothing, the processor everything: no block has a call (tensorize)"
+
+
 @dataclass(frozen=True, repr=False)
 class Compiled(Brief, ABC):
     """A kernel for one workload on one chip."""
@@ -117,6 +120,7 @@ class Compiled(Brief, ABC):
         sizes = f", {assigned(self.workload.sizes)}" if self.workload.sizes else ""
         speed = f" ({self.speed})" if self.speed else ""
         figures = f"{self.cycles:,} cycles{speed}, lower bound {self.bound.cycles:,}{by}"
+        figures += ", all on the processor" if self._on_processor_alone else ""
         return f"{self.workload.name} on {self.hardware.name}{sizes}: {figures}"
 
     @property
@@ -175,10 +179,15 @@ class Compiled(Brief, ABC):
         return ()
 
     @property
+    def _on_processor_alone(self) -> bool:
+        return bool(self.hardware.units) and not self.lowering.parts
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What is not as its users might expect: what a processor does beside units, and what is
         moved though it need not be."""
-        found = [
+        found = [_NO_CALLS] if self._on_processor_alone else []
+        found += [
             f"the processor computes {code.name}: {code.cycles:,} cycles, "
             f"{code.memory_bytes:,} bytes of memory"
             for code in self.program.codes

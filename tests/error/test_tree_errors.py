@@ -3,6 +3,7 @@ wrong; a script of them is refused as a tiling, at its line."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,19 @@ s.tensorize(a_inp_1_i, 'load_inp')
 s.tensorize(b_wgt_0_i, 'load_wgt')
 """
 
+BEGUN = """\
+n_o, n_i = s.split('n', factor=16)
+k_o, k_i = s.split('k', factor=16)
+s.reorder(n_o, k_o, n_i, k_i)
+acc_init = s.decompose_reduction('acc', k_o)
+s.tensorize(acc_init, 'reset')
+s.tensorize(n_i, 'gemm')
+a_inp = s.cache_read('a', 'inp')
+b_wgt = s.cache_read('b', 'wgt')
+s.tensorize(b_wgt, 'load_wgt')
+"""
+"""A schedule of the product whose loops are not split everywhere, in part without calls."""
+
 
 def floats(script: str) -> tuple[Schedule, str]:
     workload = make_workload(
@@ -86,6 +100,20 @@ CASES: dict[str, tuple[str, tuple[Schedule, str]]] = {
         "H422",
         product(40, PRODUCT.replace("tensorize(a_inp_1_i", "tensorize(a_inp_1_o")),
     ),
+    "tree_one_block_of_the_processor": (
+        "H512",
+        product(32, BEGUN + "s.set_scope('acc', 'acc')\ns.tensorize(a_inp, 'load_inp')\n"),
+    ),
+    "tree_unsplit_copy": (
+        "H503",
+        product(
+            32,
+            PRODUCT.replace("a_inp_1_o, a_inp_1_i = s.split('a_inp_1', factor=16)\n", "").replace(
+                "tensorize(a_inp_1_i", "tensorize(a_inp"
+            ),
+        ),
+    ),
+    "tree_other_memory": ("H422", product(32, PRODUCT.replace("'load_wgt'", "'load_inp'"))),
     "tree_no_beginning": (
         "H424",
         product(32, "".join(x for x in PRODUCT.splitlines(keepends=True) if "_init" not in x)),
@@ -117,6 +145,30 @@ def test_a_script_of_it_is_refused_alike(case: str) -> None:
     with pytest.raises(HwgenError) as caught:
         compile_script(empty.workload, empty.hardware, script)
     assert caught.value.code == code
+
+
+def test_repairs_lead_to_a_kernel() -> None:
+    """From a schedule that only its product has calls in, each error says what is next."""
+    empty, _ = product(32, "")
+    schedule = empty.replay(BEGUN)
+    codes: list[str] = []
+    while (error := refusal(schedule)) is not None:
+        repair = error.diagnostic.repair.split(", or ")[0]
+        codes.append(error.code)
+        for edit in re.findall(r"\w+\([^()]*\)", repair):
+            schedule.replay(f"s.{edit}")
+    assert codes == ["H512", "H422", "H512", "H503"]
+    kernel = compile_tree(schedule)
+    assert not kernel.program.codes
+    examine(kernel, draw_inputs(kernel.workload, 1))
+
+
+def refusal(schedule: Schedule) -> HwgenError | None:
+    try:
+        compile_tree(schedule)
+    except HwgenError as error:
+        return error
+    return None
 
 
 def test_lanes_that_a_tensor_ends_within_are_padded() -> None:

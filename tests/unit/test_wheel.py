@@ -29,6 +29,7 @@ made = {
         main(["list"]),
         main(["--help"]),
         main(["help", "H422"]),
+        main(["help", "split"]),
         main(["generate", "--spec", "vta", "--workload", "gemm", "--set", "N=16", "--set", "K=16",
               "-o", "out"]),
     ],
@@ -67,6 +68,7 @@ def test_chips_workloads_schemas_and_meanings_are_in_the_package(unpacked: Path)
             ("workloads", "schedules/*"),
             ("docs", "*.schema.json"),
             ("docs", "errors/*.md"),
+            ("docs", "schedule.md"),
         )
         for p in (ROOT / folder).glob(pattern)
     }
@@ -103,7 +105,7 @@ def test_it_works_in_an_empty_folder(unpacked: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     made = json.loads(done.stderr)
     chip = unpacked / "hwgen" / "shipped" / "hw_specs" / "vta.yaml"
-    assert made == {"chip": str(chip), "workload": "gemm", "status": [0, 0, 0, 0, 0], "outside": []}
+    assert made == {"chip": str(chip), "workload": "gemm", "status": [0] * 6, "outside": []}
     assert f"{chip}: valid\n" in done.stdout
     assert "hwgen generate --spec vta --workload gemm -o out" in done.stdout
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count, islice, product
 
 from hwgen.codegen.lower.assignments import misfit
+from hwgen.codegen.lower.repairs import recipe
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.match.beginnings import Harmless
 from hwgen.polyhedral.normal_form import normalise
@@ -71,9 +72,11 @@ def steps_of(state: LoopTree, site: Site, hardware: HardwareSpec) -> list[Step]:
             "H421",
             f"no call computes {block.name}",
             field=f"blocks.{block.name}",
-            found=str(stage),
             allowed="an intrinsic for every block",
-            repair=f"tensorize({(site.names or (block.name,))[-1]!r}, ...)",
+            told=lambda: (
+                str(stage),
+                to_call(state, site, hardware, named=True),
+            ),
         )
     pool = [hardware.intrinsic[n] for n in block.tensorized.intrinsic.split()]
     ways = _ways(_asked(state, site, hardware), tuple(pool))
@@ -93,10 +96,61 @@ def steps_of(state: LoopTree, site: Site, hardware: HardwareSpec) -> list[Step]:
         "H422",
         f"{', '.join(x.name for x in pool)} cannot compute {block.name}",
         field=f"blocks.{block.name}",
-        found=ways.search.shown(),
         allowed="; ".join(f"{x.name}: {x.semantics[0]}" for x in pool),
-        repair="other intrinsics, or tensors in the memories and of the types that these take",
+        told=lambda: _elsewhere(state, site, hardware, pool),
     )
+
+
+def to_call(state: LoopTree, site: Site, hardware: HardwareSpec, *, named: bool = False) -> str:
+    """The edits that make a block calls of the first intrinsic that computes it alone; "" where
+    none does, or with `named` a call of one that does in other memories, or of an open name."""
+    asked = _asked(state, site, hardware)
+    memory = {name: memory for name, _, _, memory in asked.tensors}
+    for where in (memory, {})[: 1 + named]:
+        for intrinsic in (x for x in hardware.intrinsics if x.unit):
+            search = _Search(asked)
+            search.memory = where
+            for (step,) in islice((w for w in _Ways(search, (intrinsic,)) if len(w) == 1), 1):
+                return recipe(state, site, intrinsic, step.operands)[0]
+    return f"tensorize({site.block.name!r}, ...)" if named else ""
+
+
+def _elsewhere(
+    state: LoopTree, site: Site, hardware: HardwareSpec, pool: Sequence[Intrinsic]
+) -> tuple[str, str]:
+    """The block that intrinsics do not compute, with what they take elsewhere or in another type,
+    if that is the reason; and the nearest repair."""
+    asked = _asked(state, site, hardware)
+    search, anywhere = _Search(asked), _Search(asked)
+    anywhere.memory = {}
+    wrong: dict[str, str] = {}
+    for step in next(iter(_Ways(anywhere, pool)), list[Step]()):
+        for rule, access in zip(step.intrinsic.operands, step.operands, strict=True):
+            if not search.holds(rule, access.tensor):
+                name, memory = access.tensor, search.memory[access.tensor]
+                verb = "reads" if rule.access == "read" else "writes"
+                there, wanted = f"in {memory}" if memory else "off the chip", rule.memory
+                if search.dtypes[name] != rule.dtype:
+                    there, wanted = f"{search.dtypes[name]} {there}", f"{rule.dtype} in {wanted}"
+                told = f"{step.intrinsic.name} {verb} {wanted}, and {name} is {there}"
+                wrong[told] = wrong.get(told) or _moved(state, name, rule.memory, asked.offchip)
+    repair = to_call(state, site, hardware) or next(filter(None, wrong.values()), "")
+    otherwise = "other intrinsics, or tensors in the memories and of the types that these take"
+    return "; ".join([search.shown(), *wrong]), repair or otherwise
+
+
+def _moved(state: LoopTree, tensor: str, memory: str, offchip: Collection[str]) -> str:
+    """The edit that brings a tensor to a memory; "" where that is off the chip."""
+    if memory in offchip:
+        return ""
+    match state.tensor[tensor].role:
+        case "input":
+            return f"cache_read({tensor!r}, {memory!r})"
+        case "intermediate":
+            return f"set_scope({tensor!r}, {memory!r})"
+        case "output":  # Of the kernel, or of a part of it.
+            edit = f"set_scope({tensor!r}, {memory!r})"
+            return f"{edit}, or cache_write of the same if {tensor} is an output"
 
 
 _Form = tuple[str, tuple[tuple[str, tuple[Expr, ...]], ...], bool]
@@ -316,7 +370,7 @@ class _Search:
         is to copy, so not in its own place."""
         result = intrinsic.written
         self.tries += 1
-        if self.tries > MOST_TRIES or not self._holds(result, target.tensor):
+        if self.tries > MOST_TRIES or not self.holds(result, target.tensor):
             return
         fields = {i.name: i for i in intrinsic.immediates}
         offchip = result.memory in self.asked.offchip
@@ -372,7 +426,7 @@ class _Search:
         """Every way to have one operand; `in_place`: the call writes its result there, which a
         copy is for where others read it."""
         there: list[tuple[list[Step], list[Intrinsic], Access]] = []
-        if isinstance(value, Access) and self._holds(rule, value.tensor):
+        if isinstance(value, Access) and self.holds(rule, value.tensor):
             there.append(([], list(rest), value))
         needed = in_place and isinstance(value, Access) and value.tensor in self.asked.shared
         yield from () if needed else there
@@ -399,7 +453,7 @@ class _Search:
                 for steps, last in self._applied(other, pattern, spelt, between, left, source):
                     yield steps, last, between
 
-    def _holds(self, operand: Operand, tensor: str) -> bool:
+    def holds(self, operand: Operand, tensor: str) -> bool:
         """Whether an operand may be where a tensor is; what has no name yet may be anywhere."""
         if tensor not in self.memory:
             return True

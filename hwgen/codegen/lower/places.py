@@ -17,12 +17,13 @@ from hwgen.codegen.lower.by_hand import over_blocks
 from hwgen.codegen.lower.cuts import Cut, cut_of, longest, sizes_of
 from hwgen.codegen.lower.images import axes, image_of
 from hwgen.codegen.lower.lanes import Lanes
+from hwgen.codegen.lower.repairs import lane_loops, recipe
 from hwgen.codegen.lower.tiles import tiled
 from hwgen.codegen.processor.boxes import Box, Use, box, uses
 from hwgen.codegen.storages import Image
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.tree.aliases import places_of
-from hwgen.polyhedral.tree.loop_tree import LoopTree, Storage, Tensor
+from hwgen.polyhedral.tree.loop_tree import LoopTree, Site, Storage, Tensor
 from hwgen.polyhedral.tree.rolling import repeated
 from hwgen.polyhedral.tree.terms import interval, simplify
 from hwgen.spec.affine import Affine, combine
@@ -245,7 +246,7 @@ def _wanted(
                     break
             else:
                 if forms and not several:
-                    raise _differ(tensor, forms[0], call.intrinsic.name, cut, site.block.name)
+                    raise _differ(covered, home, tensor, forms[0], (site.block.name, cut))
                 forms.append(_Held(cut, [operand], [use], stop))
     return result
 
@@ -263,21 +264,49 @@ def _laid_out(covered: Covered, tensor: str) -> bool:
     return is_input or tensor in covered.views
 
 
-def _differ(tensor: str, known: _Held, intrinsic: str, cut: Cut, block: str) -> HwgenError:
+def _differ(
+    covered: Covered, home: Mapping[str, str], tensor: str, held: _Held, other: tuple[str, Cut]
+) -> HwgenError:
+    """The error of a tensor that the calls of two blocks take by other entries: about a block of
+    those on it whose loops would agree if they were split into lanes, if there is one."""
+    known, (block, cut) = held.uses[0][0], other
+    repair = f"the same lanes, or a copy of {tensor} for one of them (cache_read, cache_write)"
+    for site in covered.users[tensor]:
+        call, name = covered.calls[site.block.name], site.block.name
+        marked = site.block.tensorized
+        if marked is None or marked.intrinsic != call.intrinsic.name:
+            continue  # One call of several, which no script has as a block.
+        lanes = lane_loops(site, call.intrinsic, call.operands)
+        split = (
+            cut_of(site, lanes, o, a)
+            for o, a in zip(call.intrinsic.operands, call.operands, strict=True)
+            if home.get(a.tensor, a.tensor) == tensor
+        )
+        agrees = any(longest(s, c, exact=False) is not None for s in split for c in (held.cut, cut))
+        edits, changed = recipe(covered.state, site, call.intrinsic, call.operands)
+        if changed and agrees and not {*lanes} <= {*call.lanes}:
+            known, block, repair = known if name == block else block, name, edits
+            break
+    named = dict.fromkeys((known, block))
     return HwgenError(
         "H503",
         f"calls disagree on the entries of {tensor}",
         field=f"blocks.{block}",
-        found=f"{intrinsic} takes {_shown(cut)}, and {known.uses[0][0]} {_shown(known.cut)}",
+        found="; ".join(_taking(covered.state.site[n], covered.calls[n]) for n in named),
         allowed="one layout for a tensor that calls write",
-        repair=f"lanes of the same extents, or a copy of {tensor} for one of them (cache_read, "
-        "cache_write)",
+        repair=repair,
     )
 
 
-def _shown(cut: Cut) -> str:
-    parts = (f"{n} along {'no dimension' if d is None else f'dimension {d}'}" for d, n in cut)
-    return ", ".join(parts) or "one at a time"
+def _taking(site: Site, call: BlockCall) -> str:
+    """The loops that a block's call takes as lanes, of those around it."""
+    loops = {i: x or "no loop" for i, x in call.lanes}
+    lanes = (f"{i}: {e} by {loops[i]}" for i, e in call.intrinsic.iterators if e > 1)
+    around = ", ".join(f"{n}: {e}" for n, e in site.extents.items())
+    return (
+        f"{call.intrinsic.name} runs lanes {', '.join(lanes) or 'of one element'} in "
+        f"{site.block.name}, whose loops are {around or 'none'}"
+    )
 
 
 def _image(

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 
+from hwgen.codegen.lower.cover import to_call
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.scop import views_of
 from hwgen.polyhedral.tree.aliases import places_of
@@ -52,7 +54,7 @@ def regions(
         found = split.regions(homes)
     else:
         found = (Region(workload, state, homes, coded=False),)
-    return tuple(r if r.coded else _off_chip(r, hardware) for r in found)
+    return tuple(r if r.coded else replace(r, state=_off_chip(r.state, hardware)) for r in found)
 
 
 def _on_chip(hardware: HardwareSpec) -> frozenset[str]:
@@ -60,13 +62,13 @@ def _on_chip(hardware: HardwareSpec) -> frozenset[str]:
     return frozenset(m.name for m in hardware.of_kind("scratchpad"))
 
 
-def _off_chip(region: Region, hardware: HardwareSpec) -> Region:
+def _off_chip(state: LoopTree, hardware: HardwareSpec) -> LoopTree:
     """The same, the processor's own memories standing for what the host has."""
     workspaces = {m.name for m in hardware.of_kind("workspace")}
     storages = tuple(
-        s if s.memory not in workspaces else replace(s, memory="") for s in region.state.storages
+        s if s.memory not in workspaces else replace(s, memory="") for s in state.storages
     )
-    return replace(region, state=replace(region.state, storages=storages))
+    return replace(state, storages=storages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +130,31 @@ class _Split:
                     f"not all who touch {name} see it"
                     + (f" in {memory}" if inside else ", which others take the place of"),
                     field=f"buffers.{name}",
-                    found=f"{', '.join(shared)} in its place, on the other side"
-                    if not inside
-                    else "units and the processor take turns, and both touch it"
-                    if len(parts) > 1
-                    else "what touches it is tensorized nowhere, and the processor runs it",
                     allowed="tensors in off-chip memory, each in a place of its own",
-                    repair=f"keep {name} off the chip, or tensorize all that touches it",
+                    told=partial(self._told, name, shared if not inside else (), hardware),
                 )
+
+    def _told(self, name: str, shared: Sequence[str], hardware: HardwareSpec) -> tuple[str, str]:
+        """Why not all who touch a tensor see it, and the nearest repair."""
+        otherwise = f"keep {name} off the chip"
+        if shared:
+            told = f"{', '.join(shared)} in its place, on the other side"
+            return told, f"{otherwise}, or tensorize all that touches it"
+        nodes = tuple(n.node for n in self.order if n.writes <= self.coded)
+        bare = {
+            b.name
+            for b in blocks(nodes)
+            if name in (b.stage, *(r.tensor for r in self.state.stage[b.stage].reads_in(b.part)))
+        }
+        state = _off_chip(self.state, hardware)
+        sites = [s for s in state.sites if s.block.name in bare]
+        call = to_call(state, sites[0], hardware, named=True)
+        told = ", ".join(s.block.name for s in sites)
+        return (
+            f"no call computes {told}, so the processor does, which does not see "
+            f"the memory {self.state.memory(name)}",
+            f"{call}, or {otherwise}",
+        )
 
     def _parts(self) -> list[list[_Touched]]:
         return [list(g) for _, g in groupby(self.order, lambda n: n.writes <= self.coded)]

@@ -62,7 +62,7 @@ def tensorize(
             "decompose_reduction outside of the loop, or move stages away",
         )
     if chosen and all(x.unit for x in chosen):
-        return marked(state, first, _lanes(chain, chosen))
+        return marked(state, first, _lanes(state, chain, chosen))
     if len(chosen) != 1:
         raise refuse(
             "one intrinsic at a time",
@@ -94,7 +94,21 @@ def marked(state: LoopTree, site: Site, done: Tensorized) -> LoopTree:
     return state.with_root(map_blocks(state.root, changed, site.block.stage))
 
 
-def _lanes(chain: tuple[Loop, ...], intrinsics: Sequence[Intrinsic]) -> Tensorized:
+def to_lanes(state: LoopTree, loop: str, extent: int, lanes: int) -> tuple[str, tuple[str, ...]]:
+    """The edit that gives a loop the extent of lanes, as text; "" where it has that. And what it
+    makes of the loop, outermost first."""
+    if extent == lanes:
+        return "", (loop,)
+    if extent > lanes:
+        return f"split({loop!r}, {lanes})", (f"{loop}_o", f"{loop}_i")
+    for before, why in reversed(state.gone):
+        if loop in why.split() and f"{before} was split" in why:
+            edit = why.removeprefix(f"{before} was ")
+            return f"split({before!r}, {lanes}) in place of the {edit}", (loop,)
+    return f"pad({loop!r}, {lanes})", (loop,)
+
+
+def _lanes(state: LoopTree, chain: tuple[Loop, ...], intrinsics: Sequence[Intrinsic]) -> Tensorized:
     """Loops that are lanes of units' intrinsics; how they match is decided with all operands, and
     a loop that runs once is no lane."""
     for intrinsic in intrinsics:
@@ -106,9 +120,22 @@ def _lanes(chain: tuple[Loop, ...], intrinsics: Sequence[Intrinsic]) -> Tensoriz
                     f"{loop.name} is no lane of {intrinsic.name}",
                     found=f"{loop.extent} iterations",
                     allowed=", ".join(f"{n}: {e}" for n, e in intrinsic.iterators) or "no lanes",
-                    repair=f"split {loop.name} to the lanes' extent",
+                    repair=_into_lanes(state, chain, loop, intrinsic),
                 )
     return Tensorized(" ".join(x.name for x in intrinsics), chain[0].name)
+
+
+def _into_lanes(state: LoopTree, chain: tuple[Loop, ...], loop: Loop, intrinsic: Intrinsic) -> str:
+    """The edits that make a loop a lane of an intrinsic, from the outermost of a chain inwards."""
+    lanes = sorted(e for _, e in intrinsic.iterators if e > 1)
+    if not lanes:
+        return f"tensorize a loop inside {loop.name}, or the block, with {intrinsic.name}"
+    wanted = next((e for e in reversed(lanes) if e <= loop.extent), lanes[0])
+    edit, made = to_lanes(state, loop.name, loop.extent, wanted)
+    first, *others = (*(x.name for x in chain[: chain.index(loop)]), made[-1])
+    if others and len(made) > 1:
+        edit += f", reorder({', '.join(map(repr, (made[0], first, *others[:-1])))})"
+    return f"{edit}, then tensorize({first!r}, {intrinsic.name!r})"
 
 
 def match(state: LoopTree, site: Site, chain: tuple[Loop, ...], intrinsic: Intrinsic) -> Tensorized:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from hwgen.cli import main
-from hwgen.cli.help import section
+from hwgen.cli.help import primitive, section
+from hwgen.polyhedral.schedule.script import PRIMITIVES
 
 ROOT = Path(__file__).resolve().parents[3]
 CODES = re.findall(r"^\| \[(H\d{3})\]", (ROOT / "docs/errors/index.md").read_text("utf-8"), re.M)
@@ -33,6 +34,23 @@ def test_every_code_has_a_section() -> None:
         text = section(code)
         assert text.startswith(f"{code}\n\n")
         assert "Repair. " in text
+
+
+@pytest.mark.parametrize("name", PRIMITIVES)
+def test_every_primitive_is_explained(name: str) -> None:
+    text = primitive(name)
+    assert text.startswith(f"s.{name}(")
+    assert "\n- Legal: " in text
+    assert "\n    error[H4" in text
+    assert "```" not in text
+
+
+def test_a_primitive_is_a_topic(capsys: Text) -> None:
+    assert main(["help", "tensorize"]) == 0
+    text = capsys.readouterr().out
+    assert "every block needs its intrinsic, copies and initialisations too" in text
+    assert main(["help", "tensorise"]) == 2
+    assert "did you mean tensorize?" in " ".join(capsys.readouterr().err.split())
 
 
 def test_an_internal_error_says_how_to_see_where() -> None:

@@ -108,7 +108,11 @@ def test_a_script_without_an_end_where_nothing_completes_it(
     file.write_text("".join(lines[:3]))
     assert "the processor computes c: " in generated(file, capsys, "--no-auto")
     assert main(["generate", *KERNEL, "--no-auto"]) == 0
-    assert "the processor computes c: " in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "the processor computes c: " in out
+    assert "the units compute nothing, the processor everything: no block has a call" in out
+    file.write_text(script)
+    assert "the units compute nothing" not in generated(file, capsys, "--no-auto")
     file.write_text("".join(line for line in lines if "tensorize" not in line))
     assert refused(file, capsys, "--no-auto").startswith(
         f"{file}: error[H512]: not all who touch a_inp see it in inp"
