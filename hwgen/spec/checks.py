@@ -188,19 +188,23 @@ def _check_priorities(context: Context, hardware: HardwareSpec, schema: Hardware
     """A bus serves every reader, once, and nobody else."""
     for bus in hardware.buses:
         known = bus_readers(bus.name, schema, hardware.intrinsics)
+        fetched = hardware.fetch is not None and hardware.fetch.bus == bus.name
+        served = known if fetched else known[1:]
         path: FieldPath = ("buses", bus.name, "priority")
         for i, name in enumerate(bus.priority):
             if name not in known:
+                others = {*schema.intrinsics, *(k.load.name for k in schema.micro_kernels.values())}
+                is_there = f"{name!r} does not read over bus {bus.name!r}"
                 raise context.error(
-                    "H128", f"{name!r} does not read over bus {bus.name!r}", (*path, i),
-                    found=name, allowed=", ".join(known), repair=suggestion(name, known),
+                    "H128", is_there if name in others else f"there is no intrinsic {name!r}",
+                    (*path, i), found=name, allowed=", ".join(served) or "no priority",
+                    repair=suggestion(name, served) or f"remove {name}",
                 )  # fmt: skip
             if name in bus.priority[:i]:
                 raise context.error(
                     "H128", f"{name!r} stands twice", (*path, i), found=name, allowed="each once"
                 )
-        fetched = hardware.fetch is not None and hardware.fetch.bus == bus.name
-        for name in known if fetched else known[1:]:
+        for name in served:
             if name not in bus.priority:
                 raise context.error(
                     "H128", f"the priority of bus {bus.name!r} leaves out {name!r}", path,

@@ -200,7 +200,8 @@ def _translate(model: type[Model], document: Document, error: ErrorDetails) -> H
             return HwgenError(
                 "H030", f"the field {last!r} is missing", location=parent, field=field,
                 found=", ".join(_keys(_at(document.data, path[:-1]))) or "no fields",
-                allowed=", ".join(names), repair=f"add {example or f'{last}: ...'}",
+                allowed=", ".join(names),
+                repair=f"add {example or f'{last}: {_blank(_types(model, path))}'}",
             )  # fmt: skip
         case "extra_forbidden":
             names = _field_names(model, document.data, path[:-1])
@@ -356,6 +357,18 @@ def _example(model: type[Model], path: FieldPath) -> str:
                 if info is not None and info.examples:
                     return f"{path[end - 1]}: {_flow(info.examples[0])}"
     return ""
+
+
+def _blank(kinds: Sequence[object]) -> str:
+    """The needed fields of a place of one form, model or mapping, with dots for values."""
+    models = [k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)]
+    if len(kinds) == 1 and models:
+        needed = ((n, i) for n, i in models[0].model_fields.items() if i.is_required())
+        inner = [f"{n}: {_blank(_parts(i.annotation))}" for n, i in needed]
+        return f"{{{', '.join(inner)}}}" if inner else "..."
+    if len(kinds) == 1 and get_origin(kinds[0]) is dict:
+        return f"{{NAME: {_blank(_parts(get_args(kinds[0])[-1]))}}}"
+    return "..."
 
 
 def _flow(value: object) -> str:

@@ -182,17 +182,17 @@ def _find(text: str, kind: Kind, folders: Sequence[Path], others: Sequence[Path]
         inside = [f / (text + s) for f in folders for s in ("", *SUFFIXES)]
         if found := [p for p in inside if p.is_file()]:
             return found[0]
+    if text and os.path.lexists(path) and not path.is_dir():
+        return path  # A link that leads nowhere too: reading it says why.
+    told = [p.stem for p in _with_those_here(kind, folders) if is_one(p, kind)]
     if text and path.is_dir():
         raise HwgenError(
             "H001",
             f"a {kind} is a file, this is a directory",
             location=Location(text),
-            allowed=f"a path, or one of: {', '.join(sorted(known))}" if known else "a file",
+            allowed=f"a path, or one of: {', '.join(told)}" if told else "a file",
         )
-    if text and os.path.lexists(path):  # A link that leads nowhere too: reading it says why.
-        return path
     nested = _nested(folders, kind)
-    told = sorted({*known, *(p.stem for p in _here(kind))})
     names = {**{n.rpartition("/")[2]: n for n in nested}, **{n: n for n in nested}}
     names |= {n: n for n in told}
     wanted = text.removesuffix(path.suffix) if path.suffix.lower() in SUFFIXES else text

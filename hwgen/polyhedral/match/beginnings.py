@@ -87,9 +87,10 @@ def no_beginning(
         location=statement.source.location,
         field="compute",
         found=str(statement),
-        allowed=f"an intrinsic with semantics `dst[...] = {neutral}` on memory {memory}, or one "
-        "that sets another number and one that makes it of that",
-        repair=f"add such an intrinsic to {hardware.name}",
+        allowed=f"an intrinsic with semantics `dst[...] = {neutral}` on memory {memory}; or one "
+        f"that sets another number, with a second one that turns this number into {neutral}",
+        repair=f"add such an intrinsic to {hardware.name}, or one that sets before it adds, with "
+        f'semantics: ["dst[...] = {neutral}", "dst[...] {statement.op} ..."]',
     )
 
 

@@ -17,7 +17,7 @@ from hwgen.spec.find import find_spec, find_workload, nearest
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with one chip and two workloads, as the current one."""
     files = {
-        "hw_specs/chip.yaml": "name: chip\nparameters: {BLOCK: 4, M: 2}\n",
+        "hw_specs/chip.yaml": "name: chip\nparameters: {BLOCK: 4, M: 2}\nmemories: {}\n",
         "workloads/one.yaml": "name: one\nsizes: {M: 8, N: 8, SHIFT: 1}\n",
         "workloads/two.json": '{"name": "two", "sizes": {"N": 3}}',
         "workloads/notes.txt": "no workload",
@@ -222,6 +222,18 @@ def test_a_mistyped_name_of_a_file_here_is_repaired(project: Path) -> None:
     with pytest.raises(HwgenError) as caught:
         find_spec("engin")
     assert caught.value.diagnostic.repair == "did you mean engine?"
+
+
+def test_only_files_that_are_chips_are_named(project: Path) -> None:
+    """Other YAML stays out, in the current folder and in hw_specs/."""
+    for name in ("settings.yaml", "hw_specs/settings.yaml", "hw_specs/one.yaml"):
+        (project / name).write_text("a: 1\n")
+    for text in ("settinks", "hw_specs"):
+        with pytest.raises(HwgenError) as caught:
+            find_spec(text)
+        found = caught.value.diagnostic
+        assert found.allowed.startswith("a path, or one of: chip, cpu_generic, ")
+        assert "settings" not in found.allowed + found.repair
 
 
 @pytest.mark.usefixtures("project")
