@@ -188,7 +188,7 @@ def test_the_reports_show_banks_and_conflicts() -> None:
         two, examine(two, draw_inputs(two.workload, 1))
     )
     assert "hatched bars show where" in page(one)
-    assert "there is no bank conflict" in page(two)
+    assert "There are no bank conflicts" in page(two)
     bars = figures_of(one)["banks"]["data"]
     assert isinstance(bars, list)
     assert [t["name"] for t in bars] == ["load", "matmul", "waits for a port"]  # pyright: ignore

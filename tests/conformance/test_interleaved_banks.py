@@ -127,7 +127,7 @@ def test_without_padding_the_lanes_wait_for_one_bank_and_the_report_says_which()
 
 def test_pages_show_what_calls_lose_to_their_own_accesses() -> None:
     kernel = squares(32)
-    assert "there is no bank conflict" in page(kernel)
+    assert "There are no bank conflicts" in page(kernel)
     shown = page(dense(kernel))
     assert (
         "Calls waited 32,768 cycles for ports that others, or accesses of their own, held" in shown
