@@ -18,7 +18,7 @@ from hwgen.network.compare import compare
 from hwgen.network.compiled import Network, compile_model
 from hwgen.network.graph import Graph
 from hwgen.network.layers import network_name
-from hwgen.network.report import report_record, report_text
+from hwgen.network.report import layer_figures, report_record, report_text
 from hwgen.network.tflite_reader import read_tflite
 from hwgen.passes.compiled import Compiled
 from tests.models import (
@@ -28,6 +28,7 @@ from tests.models import (
     Runtime,
     TensorOf,
     drawn,
+    fully_connected,
     model,
     small_network,
 )
@@ -173,6 +174,27 @@ def test_figures(folder: Path) -> None:
     assert f"arena: {net.plan.arena.bytes:,} bytes" in text
     assert str(net) == text
     assert repr(net).startswith("<Network small on cpu_generic: 6 layers, 6 kernels")
+
+
+@WITH_RUNTIME
+@pytest.mark.skipif(not have_compiler(), reason="no C compiler")
+@pytest.mark.parametrize("chip", ["tpu_v1", "gemmini"])
+def test_units(chip: str, tmp_path: Path) -> None:
+    """On the chip's C model, its weights packed for its units; the folder compiles strictly."""
+    content = fully_connected(np.random.default_rng(4), 1, 32, 16, activation=1)
+    path = tmp_path / "dense.tflite"
+    path.write_bytes(content)
+    net, runtime = compile_model(path, chip), Runtime(content)
+    for seed in range(4):
+        (x,) = net.draw(seed, extremes=seed >= 2).values()
+        assert np.array_equal(net(x), runtime(x))
+    (figures,) = (layer_figures(net, step) for step in net.layers)
+    assert figures.macs_on_units == 32 * 16
+    assert "on units" in report_text(net)
+    net.save(tmp_path / "out")
+    flags = "CFLAGS=-O1 -Wall -Wextra -Werror"
+    subprocess.run(["make", "-s", flags, "libkernels.a", "host"], cwd=tmp_path / "out", check=True)
+    assert subprocess.run(["./host"], cwd=tmp_path / "out", check=False).returncode == 0
 
 
 def test_a_layer_that_a_chip_cannot_compute(folder: Path) -> None:

@@ -188,6 +188,24 @@ def test_halves_are_rounded_away_from_zero() -> None:
 
 
 @WITH_READER
+def test_constants_in_the_place_of_activations(tmp_path: Path) -> None:
+    data = np.zeros((1, 4), np.int8)
+    tensors = [
+        TensorOf((1, 4), scales=[0.1], data=data),
+        TensorOf((1, 4), scales=[1 / 256], zero=-128),
+        TensorOf((1, 4), scales=[0.1], data=data),
+    ]
+    operators = [OperatorOf("SOFTMAX", [0], [1], "SoftmaxOptions", {"Beta": 1.0})]
+    graph = read(model(tensors, operators, [], [1, 2]), tmp_path)
+    with pytest.raises(HwgenError) as told:
+        layers_of(graph)
+    assert told.value.diagnostic.found.splitlines() == [
+        "output tensor_2: a constant",
+        "softmax (operator 0): a constant input",
+    ]
+
+
+@WITH_READER
 def test_what_is_unsupported_is_told_at_once(tmp_path: Path) -> None:
     tensors = [
         TensorOf((1, 4), scales=[0.1]),
@@ -205,6 +223,7 @@ def test_what_is_unsupported_is_told_at_once(tmp_path: Path) -> None:
         layers_of(graph)
     assert told.value.code == "H803"
     assert told.value.diagnostic.found.splitlines() == [
+        "output tensor_3: float32",
         "tanh (operator 0): hwgen has no such operator",
         "dequantize (operator 1): hwgen has no such operator",
         "softmax (operator 2): float32 tensor_2",

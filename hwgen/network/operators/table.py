@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from hwgen.errors import HwgenError, Location
 from hwgen.network.graph import Graph, Operator
 from hwgen.network.operators.elementwise import add
-from hwgen.network.operators.layer import Layer, UnsupportedError, alias
+from hwgen.network.operators.layer import Layer, UnsupportedError, alias, need
 from hwgen.network.operators.pooling import average_pool2d, max_pool2d
 from hwgen.network.operators.products import conv2d, depthwise_conv2d, fully_connected
 from hwgen.network.operators.softmax import softmax
@@ -31,22 +31,33 @@ def layers_of(graph: Graph) -> tuple[Layer, ...]:
     """A layer for each operator, in the graph's order.
 
     Raises:
-        HwgenError: H803 with every operator that has no statements here.
+        HwgenError: H803 with every operator, input and output that has no statements here.
     """
     layers: list[Layer] = []
-    refused: list[str] = []
+    refused = [
+        f"{role} {name}: {graph.tensor[name].dtype}"
+        for role, names in (("input", graph.inputs), ("output", graph.outputs))
+        for name in names
+        if graph.tensor[name].dtype != "int8"
+    ]
+    refused += [
+        f"output {n}: a constant" for n in graph.outputs if graph.tensor[n].data is not None
+    ]
     for operator in graph.operators:
         entry = OPERATORS.get(operator.kind)
         try:
             if entry is None:
                 raise UnsupportedError("hwgen has no such operator")
-            layers.append(entry(graph, operator))
+            made = entry(graph, operator)
+            computed = all(graph.tensor[name].data is None for _, name in made.inputs)
+            need(computed, "a constant input")
+            layers.append(made)
         except UnsupportedError as error:
             refused.append(f"{operator}: {error}")
     if refused:
         raise HwgenError(
             "H803",
-            f"{len(refused)} of {len(graph.operators)} operators cannot be compiled",
+            f"{graph.name} has parts that cannot be compiled",
             location=Location(graph.file),
             found="\n".join(refused),
             allowed=f"{', '.join(sorted(OPERATORS))}, on int8",
