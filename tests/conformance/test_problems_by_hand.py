@@ -147,6 +147,11 @@ def test_as_it_was_asked(case: Case) -> None:
         assert made.cycles <= case.most * found.cycles
 
 
+def test_calls_of_stages_have_the_lanes_of_calls_of_loops() -> None:
+    made = {c.script: c.compiled(c.sizes[0]).cycles for c in CASES if c.script.startswith("calls")}
+    assert made["calls_of_stages"] == made["calls_of_loops"]
+
+
 SIZED = [(c, n) for c in CASES for n in (range(1, 6) if EVERYTHING else (1, 3, 5))]
 
 
