@@ -13,11 +13,20 @@ import pytest
 from pydantic import TypeAdapter
 
 from hwgen.cli import main
+from hwgen.pipeline import compile_kernel
 from hwgen.spec import schema, schema_processor, schema_synchronization, workload_schema
+from hwgen.spec.find import find_workload
 from hwgen.spec.json_schema import field_docstrings
-from hwgen.spec.load import hardware_json_schema, parse_hardware, workload_json_schema
+from hwgen.spec.load import (
+    hardware_json_schema,
+    load_workload,
+    parse_hardware,
+    workload_json_schema,
+)
 from hwgen.spec.ranges import Range
 from hwgen.spec.source import parse_document
+from hwgen.verify.data import draw_inputs
+from hwgen.verify.examine import examine
 from tests.conftest import Golden
 from tests.pages import Page
 
@@ -155,7 +164,7 @@ def test_the_examples_of_synchronization_are_of_every_kind() -> None:
             data["synchronization"]
         )
         kinds.append(made.kind)
-    assert kinds == ["tokens", "barrier", "barrier", "events", "scoreboard", "none"]
+    assert kinds == ["tokens", *["barrier"] * 3, "events", "scoreboard", "none"]
 
 
 def test_the_guide_to_chips_runs(
@@ -169,6 +178,51 @@ def test_the_guide_to_chips_runs(
     simulate = ["simulate", "--spec", "vec.yaml", "--workload", "sum.yaml"]
     assert main(simulate) == 0
     assert "equal to the reference, bit for bit" in capsys.readouterr().out
+
+
+def test_other_sizes_of_the_guides_memory_have_other_slots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the page says of `size: 24 KiB`."""
+    monkeypatch.chdir(tmp_path)
+    Page(ROOT / "docs" / "spec.md", monkeypatch, capsys).run()
+    chip = Path("vec.yaml").read_text("utf-8")
+    for size, slots in (("16 KiB", ["1", "1", "2"]), ("24 KiB", ["2", "2", "2"])):
+        Path("vec.yaml").write_text(chip.replace("16 KiB", size), encoding="utf-8")
+        assert main(["generate", "--spec", "vec.yaml", "--workload", "sum.yaml"]) == 0
+        rows = re.findall(r"[xyz]_local +[xyz] +(\d)", capsys.readouterr().out)
+        assert rows == slots
+
+
+PARTS = {
+    "rows": ("spec.md", "more dimension than an entry:\n", "", "* 16"),
+    "overwriting": ("spec-advanced.md", "no intrinsic that clears:\n", "zero", "MAC_OVERWRITE"),
+    "pitch": ("spec-advanced.md", "any number of elements:\n", "", "load_x("),
+}
+"""The page, the text before a block of it, an intrinsic that the block replaces, and text in the C
+of a kernel."""
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_parts_of_the_pages_work_in_the_chip_of_the_readme(name: str) -> None:
+    page, before, replaced, text = PARTS[name]
+    chip = _yaml("README.md", "## A chip in 30 lines\n")
+    found = _yaml(f"docs/{page}", before)
+    part = found if "intrinsics" in found else {"intrinsics": found}
+    chip["memories"] |= part.get("memories", {})
+    for intrinsic, fields in part["intrinsics"].items():
+        chip["intrinsics"][intrinsic] = chip["intrinsics"].get(intrinsic, {}) | fields
+    chip["intrinsics"].pop(replaced, None)
+    sizes = {"M": 4, "N": 32, "K": 64}
+    kernel = compile_kernel(load_workload(find_workload("gemm"), sizes), parse_hardware(chip))
+    examine(kernel, draw_inputs(kernel.workload, 0), "python")
+    assert text in kernel.stage("emit")
+
+
+def _yaml(page: str, before: str) -> dict[str, Any]:
+    """The first block of YAML after a text."""
+    text = (ROOT / page).read_text("utf-8").split(before)[1].split("```yaml\n")[1].split("```")[0]
+    return cast("dict[str, Any]", parse_document(text, page).data)
 
 
 def test_the_example_of_a_processor_loads() -> None:
