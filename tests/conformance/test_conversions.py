@@ -41,7 +41,8 @@ def numbers(dtype: str, count: int) -> Array:
     ("chip", "source"),
     tiered(
         [(chip, source) for chip in PROCESSORS for source in DTYPES],
-        [("cpu_generic", s) for s in DTYPES] + [("gemmini", s) for s in ("uint32", "bfloat16")],
+        [("cpu_generic", s) for s in [*DTYPES][::2]]
+        + [("gemmini", s) for s in ("uint32", "bfloat16")],
     ),
 )
 def test_from_one_type_to_all(chip: str, source: str) -> None:
@@ -111,7 +112,7 @@ def small(dtype: str, shape: tuple[int, ...]) -> Array:
             ("npu_shared_buffer", 10), ("vtcm_two_banks", 10), ("x86_avx2", 40),
             ("x86_avx512", 40), ("davinci_core", 60), ("vta", 40),
         ],
-        [("npu_shared_buffer", 10), ("x86_avx2", 40)],
+        [("npu_shared_buffer", 10)],
     ),
 )  # fmt: skip
 def test_what_units_load_is_converted(chip: str, least: int) -> None:

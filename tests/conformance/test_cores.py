@@ -51,7 +51,12 @@ def compiled(m: int, n: int, k: int) -> Compiled:
 
 
 @pytest.mark.parametrize(
-    ("m", "n", "k"), [(48, 64, 32), (13, 33, 257), pytest.param(31, 401, 20, marks=THOROUGH)]
+    ("m", "n", "k"),
+    [
+        (48, 64, 32),
+        pytest.param(13, 33, 257, marks=THOROUGH),
+        pytest.param(31, 401, 20, marks=THOROUGH),
+    ],
 )
 def test_two_cores_compute_what_one_does(m: int, n: int, k: int) -> None:
     kernel = compiled(m, n, k)

@@ -17,7 +17,7 @@ from hwgen.spec.load import load_hardware, parse_workload
 from hwgen.verify.check_program import check_program
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
-from tests.sampling import QUICK, THOROUGH
+from tests.sampling import QUICK, THOROUGH, tiered
 
 ROOT = Path(__file__).parents[2]
 SATURATING = ROOT / "tests" / "specs" / "saturating.yaml"
@@ -178,7 +178,7 @@ def held(made: Compiled) -> None:
     assert again.source.c == made.source.c
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", tiered([*CASES], [*CASES][::3]))
 def test_units_compute_it(name: str) -> None:
     shapes, compute = CASES[name]
     tensors = {t: f"float32{shape}" for t, shape in shapes.items()}

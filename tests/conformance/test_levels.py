@@ -284,6 +284,7 @@ def test_a_register_too_many_is_refused() -> None:
     assert caught.value.code in ("H405", "H502")
 
 
+@THOROUGH
 def test_panels_of_blocked_weights_are_read_one_after_the_other() -> None:
     """What calls of a tile read of a tensor that is blocked already lies together, and packing
     walks through it by the furthest steps outside."""

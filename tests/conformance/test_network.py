@@ -55,6 +55,7 @@ def test_what_is_large_stays_on_the_chip_and_what_all_blocks_need_is_computed_on
     assert found.cycles < 0.6 * compile_kernel(scores(), NPU).cycles
 
 
+@THOROUGH
 def test_the_parts_are_one_schedule() -> None:
     """Names that a part gave what the whole has under another name are of no account."""
     found = compiled()

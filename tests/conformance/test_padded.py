@@ -28,6 +28,7 @@ def block(**sizes: int) -> Workload:
     return load_workload(ROOT / "benchmarks" / "residual_block.yaml", sizes)
 
 
+@THOROUGH
 @pytest.mark.parametrize(
     "sizes",
     [{"H": 5, "W": 7, "C": 9}, pytest.param({"H": 8, "W": 8, "C": 16}, marks=THOROUGH)],

@@ -24,7 +24,7 @@ from hwgen.verify.nest_runs import HOST, Kernel, Target, run_kernels
 from hwgen.verify.nest_workloads import Data, Draws
 from hwgen.verify.schedules import make
 from tests.property.test_schedules import CPU, CUDA, SHIM
-from tests.sampling import examples
+from tests.sampling import THOROUGH, examples
 
 pytestmark = pytest.mark.skipif(not have_compiler(), reason="no C compiler")
 TYPES = ("int32", "int8", "uint8", "int16", "int64")
@@ -93,7 +93,7 @@ def kernel_of(schedule: Schedule, seed: int) -> tuple[Code, Kernel]:
 
 @pytest.mark.parametrize(
     ("spec", "target", "count"),
-    [(CPU, HOST, 20), (CUDA, SHIM, 30)],
+    [(CPU, HOST, 20), pytest.param(CUDA, SHIM, 30, marks=THOROUGH)],
     ids=["cpu", "cuda"],
 )
 def test_random_chains(spec: Path, target: Target, count: int) -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SHIPPED = {p.relative_to(ROOT).as_posix() for p in ROOT.glob("docs/errors/*.md")}
-SHIPPED |= {"docs/schedule.md"}  # That `hwgen help PRIMITIVE` prints.
+PAGES = [*ROOT.glob("docs/errors/*.md"), ROOT / "docs" / "schedule.md"]
+"""Those of codes, and the one that `hwgen help PRIMITIVE` prints."""
+SHIPPED = {p.relative_to(ROOT).as_posix() for p in PAGES}
 TEXTS = [*sorted(ROOT.glob("docs/errors/*.md")), *sorted(ROOT.glob("docs/*.schema.json"))]
 SOURCES = sorted((ROOT / "hwgen").rglob("*.py"))
 

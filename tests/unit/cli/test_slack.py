@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hwgen.cli import main
+from tests.sampling import THOROUGH
 
 ROOT = Path(__file__).resolve().parents[3]
 PRODUCT = [
@@ -26,6 +27,7 @@ def measured(capsys: Text, *options: str) -> tuple[int, int]:
     return kernel["cycles"], kernel["off_chip_bytes"]
 
 
+@THOROUGH
 def test_fewer_bytes_are_taken_for_as_much_slower(capsys: Text) -> None:
     fastest, usual, thrifty = (
         measured(capsys, *x) for x in (("--slack", "0"), (), ("--slack", "3"))

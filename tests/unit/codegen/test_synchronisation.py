@@ -93,7 +93,7 @@ KINDS: dict[str, Synchronization | None] = {
 }
 
 
-@pytest.mark.parametrize("kind", tiered([*KINDS], [*KINDS][::2]))
+@pytest.mark.parametrize("kind", tiered([*KINDS], [*KINDS][:1]))
 @settings(max_examples=examples(10), deadline=None, derandomize=True)
 @given(case=st.sampled_from(CASES), number=st.integers(0, 59))
 def test_shortened_loops_stand_for_whole_loops(

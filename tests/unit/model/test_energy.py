@@ -21,6 +21,7 @@ from hwgen.spec.expression import DTYPES, evaluate
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, parse_hardware
 from hwgen.spec.source import read_document
+from tests.sampling import THOROUGH
 
 ROOT = Path(__file__).parents[3]
 ENERGY = {"read": 3, "write": "READ / 4"}
@@ -202,6 +203,7 @@ def test_an_objective_that_says_nothing_of_a_chip_is_refused(
     assert caught.value.diagnostic.repair == "did you mean traffic?"
 
 
+@THOROUGH
 def test_objectives_from_python() -> None:
     sizes = {"M": 256, "N": 256, "K": 256}
     fast = hwgen.build("gemm", "vta", sizes=sizes)

@@ -27,7 +27,7 @@ from hwgen.pipeline import compile_workload
 from hwgen.spec.expression import Const, Expr, Name, add, multiply
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
-from tests.sampling import EVERYTHING, examples, tiered
+from tests.sampling import EVERYTHING, THOROUGH, examples, tiered
 from tests.unit.timing.nests import image, operand
 
 ROOT = Path(__file__).parents[3]
@@ -164,6 +164,7 @@ def nest(seed: int) -> Program:
     return Program("p", "x", "w", ("a",), ("c",), images, (), (), (outer,))
 
 
+@THOROUGH
 @settings(max_examples=examples(25), deadline=None)
 @example(4)
 @example(31)
