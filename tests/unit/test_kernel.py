@@ -321,6 +321,9 @@ def test_scripts_for_units(gemm: Kernel) -> None:
     coded = hwgen.build(gemm.workload, gemm.hardware, auto=False)
     assert isinstance(coded.compilation, TreeCompilation)
     assert len(coded.compilation.program.codes) == len(coded.compilation.program.parts)
+    assert coded.notes[0].startswith("the units compute nothing, the processor everything")
+    assert coded.brief().endswith(", all on the processor")
+    assert not any("the processor" in text for text in (*gemm.notes, gemm.brief()))
 
 
 def test_a_picture_has_a_bar_for_every_call(gemm: Kernel) -> None:
