@@ -110,7 +110,9 @@ class ScopStatement:
         )
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.target} {self.op} {self.value}"
+        # A reference has 0 for a loop of one iteration.
+        value = substitute(self.value, {n: Const(0) for n, e in self.loops if e == 1})
+        return f"{self.name}: {self.target} {self.op} {value}"
 
 
 @dataclass(frozen=True)

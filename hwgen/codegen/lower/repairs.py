@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Site
-from hwgen.polyhedral.tree.tensorize import to_lanes
+from hwgen.polyhedral.tree.tensorize import lane_edits
 from hwgen.spec.expression import Access, names
 from hwgen.spec.hardware import Intrinsic
 
@@ -42,19 +42,6 @@ def recipe(
     lanes = lane_loops(site, intrinsic, operands)
     if not lanes:
         return f"tensorize({site.block.name!r}, {intrinsic.name!r})", False
-    edits, inner = list[str](), list[str]()
-    order, extents = [*site.names], dict(intrinsic.iterators)
-    for iterator, loop in lanes:
-        edit, made = to_lanes(state, loop, site.extents[loop], extents[iterator])
-        edits += [edit] if edit else []
-        inner.append(made[-1])
-        order[order.index(loop) : order.index(loop) + 1] = made
-    at = min(map(order.index, inner))
-    now = order[at:]
-    wanted = [*(n for n in now if n not in inner), *inner]
-    while now and now[-1] == wanted[-1]:
-        now, wanted = now[:-1], wanted[:-1]
-    if now:
-        edits.append(f"reorder({', '.join(map(repr, wanted))})")
-    called = f"tensorize({inner[0]!r}, {intrinsic.name!r})"
-    return (f"{', '.join(edits)}, then {called}" if edits else called), bool(edits)
+    extents = dict(intrinsic.iterators)
+    wanted = [(loop, extents[iterator]) for iterator, loop in lanes]
+    return lane_edits(state, site.names, wanted, intrinsic.name)

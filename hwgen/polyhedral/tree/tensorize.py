@@ -6,6 +6,7 @@ loops, and each operand's element must depend on a loop exactly when the operand
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import permutations
@@ -94,48 +95,73 @@ def marked(state: LoopTree, site: Site, done: Tensorized) -> LoopTree:
     return state.with_root(map_blocks(state.root, changed, site.block.stage))
 
 
-def to_lanes(state: LoopTree, loop: str, extent: int, lanes: int) -> tuple[str, tuple[str, ...]]:
-    """The edit that gives a loop the extent of lanes, as text; "" where it has that. And what it
-    makes of the loop, outermost first."""
-    if extent == lanes:
-        return "", (loop,)
-    if extent > lanes:
-        return f"split({loop!r}, {lanes})", (f"{loop}_o", f"{loop}_i")
-    for before, why in reversed(state.gone):
-        if loop in why.split() and f"{before} was split" in why:
-            edit = why.removeprefix(f"{before} was ")
-            return f"split({before!r}, {lanes}) in place of the {edit}", (loop,)
-    return f"pad({loop!r}, {lanes})", (loop,)
-
-
 def _lanes(state: LoopTree, chain: tuple[Loop, ...], intrinsics: Sequence[Intrinsic]) -> Tensorized:
     """Loops that are lanes of units' intrinsics; how they match is decided with all operands, and
     a loop that runs once is no lane."""
+    running = [x for x in reversed(chain) if x.extent > 1]
     for intrinsic in intrinsics:
         extents = [e for _, e in intrinsic.iterators]
-        for loop in chain:
-            if loop.extent > 1 and loop.extent not in extents:
+        most = Counter(extents if len(intrinsics) == 1 else extents * len(running))
+        for number, loop in enumerate(running, 1):
+            if [x.extent for x in running[:number]].count(loop.extent) > most[loop.extent]:
                 raise HwgenError(
                     "H416",
                     f"{loop.name} is no lane of {intrinsic.name}",
-                    found=f"{loop.extent} iterations",
+                    found=f"{loop.extent} iterations"
+                    + (", as a loop inside that is one" if loop.extent in extents else ""),
                     allowed=", ".join(f"{n}: {e}" for n, e in intrinsic.iterators) or "no lanes",
-                    repair=_into_lanes(state, chain, loop, intrinsic),
+                    repair=_into_lanes(state, running, intrinsic),
                 )
     return Tensorized(" ".join(x.name for x in intrinsics), chain[0].name)
 
 
-def _into_lanes(state: LoopTree, chain: tuple[Loop, ...], loop: Loop, intrinsic: Intrinsic) -> str:
-    """The edits that make a loop a lane of an intrinsic, from the outermost of a chain inwards."""
-    lanes = sorted(e for _, e in intrinsic.iterators if e > 1)
+def _into_lanes(state: LoopTree, running: Sequence[Loop], intrinsic: Intrinsic) -> str:
+    """The edits that make loops, innermost first, lanes of an intrinsic as far as it has lanes."""
+    left = sorted(e for _, e in intrinsic.iterators if e > 1)
+    lanes: list[tuple[str, int]] = []
+    for loop in running[: len(left)]:
+        wanted = next((e for e in reversed(left) if e <= loop.extent), left[0])
+        left.remove(wanted)
+        lanes.insert(0, (loop.name, wanted))
     if not lanes:
-        return f"tensorize a loop inside {loop.name}, or the block, with {intrinsic.name}"
-    wanted = next((e for e in reversed(lanes) if e <= loop.extent), lanes[0])
-    edit, made = to_lanes(state, loop.name, loop.extent, wanted)
-    first, *others = (*(x.name for x in chain[: chain.index(loop)]), made[-1])
-    if others and len(made) > 1:
-        edit += f", reorder({', '.join(map(repr, (made[0], first, *others[:-1])))})"
-    return f"{edit}, then tensorize({first!r}, {intrinsic.name!r})"
+        return f"tensorize the block with {intrinsic.name}, without lanes"
+    return lane_edits(state, [x.name for x in reversed(running)], lanes, intrinsic.name)[0]
+
+
+def lane_edits(
+    state: LoopTree, names: Sequence[str], lanes: Sequence[tuple[str, int]], intrinsic: str
+) -> tuple[str, bool]:
+    """The edits that make some loops, of those around a block in order, lanes of a call with these
+    extents, and name the call; and whether they change loops."""
+    edits, inner, order = list[str](), list[str](), [*names]
+    for loop, extent in lanes:
+        edit, made = _with_extent(state, loop, extent)
+        edits += [edit] if edit else []
+        inner.append(made[-1])
+        order[order.index(loop) : order.index(loop) + 1] = made
+    now = order[min(map(order.index, inner)) :]
+    wanted = [*(n for n in now if n not in inner), *inner]
+    while now and now[-1] == wanted[-1]:
+        now, wanted = now[:-1], wanted[:-1]
+    if now:
+        edits.append(f"reorder({', '.join(map(repr, wanted))})")
+    called = f"tensorize({inner[0]!r}, {intrinsic!r})"
+    return (f"{', '.join(edits)}, then {called}" if edits else called), bool(edits)
+
+
+def _with_extent(state: LoopTree, loop: str, lanes: int) -> tuple[str, list[str]]:
+    """The edit that gives a loop the extent of lanes, as text; "" where it has that. And what it
+    makes of the loop, outermost first."""
+    extent = state.extents[loop]
+    if extent == lanes:
+        return "", [loop]
+    if extent > lanes:
+        return f"split({loop!r}, {lanes})", [f"{loop}_o", f"{loop}_i"]
+    for before, why in reversed(state.gone):
+        if loop in why.split() and f"{before} was split" in why:
+            edit = why.removeprefix(f"{before} was ")
+            return f"split({before!r}, {lanes}) in place of the {edit}", [loop]
+    return f"pad({loop!r}, {lanes})", [loop]
 
 
 def match(state: LoopTree, site: Site, chain: tuple[Loop, ...], intrinsic: Intrinsic) -> Tensorized:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -79,3 +80,43 @@ def test_errors_of_a_schedule_name_a_line_of_its_trace() -> None:
     error = refused(lambda: hwgen.build(s.workload, s.hardware, script=s, auto=False))
     assert str(error).startswith("schedule.trace():5: error[H422]: gemm cannot compute acc_init")
     assert s.trace().splitlines()[4] == "s.tensorize(acc_init, 'gemm')"
+
+
+@pytest.mark.parametrize(
+    ("loop", "intrinsic", "repair"),
+    [
+        ("c_n", "store_out", "split('c_n', 16), then tensorize('c_n_i', 'store_out')"),
+        ("a_inp_0", "load_inp", "split('a_inp_1', 16), then tensorize('a_inp_1_i', 'load_inp')"),
+        ("b_wgt_0", "load_wgt", "split('b_wgt_0', 16), split('b_wgt_1', 16), "
+         "reorder('b_wgt_1_o', 'b_wgt_0_i'), then tensorize('b_wgt_0_i', 'load_wgt')"),
+    ],
+)  # fmt: skip
+def test_a_loop_that_is_no_lane_is_split_as_the_error_says(
+    loop: str, intrinsic: str, repair: str
+) -> None:
+    s = product()
+    s.cache_read("a", "inp")
+    s.cache_read("b", "wgt")
+    error = refused(lambda: s.tensorize(loop, intrinsic))
+    assert (error.code, error.diagnostic.repair) == ("H416", repair)
+    for edit in re.findall(r"\w+\([^()]*\)", repair):
+        s.replay(f"s.{edit}")
+
+
+def test_a_loop_shorter_than_the_lanes_is_padded() -> None:
+    workload = hwgen.load_workload("gemm", {"M": 1, "N": 8, "K": 16})
+    s = Schedule(workload, hwgen.load_hardware("vta"))
+    error = refused(lambda: s.tensorize("c_n", "store_out"))
+    repair = "pad('c_n', 16), then tensorize('c_n', 'store_out')"
+    assert (error.code, error.diagnostic.repair) == ("H416", repair)
+
+
+def test_more_loops_than_lanes_are_refused() -> None:
+    s = product()
+    s.cache_read("a", "inp")
+    s.split("a_inp_1", factor=16)
+    s.reorder("a_inp_1_o", "a_inp_0")
+    error = refused(lambda: s.tensorize("a_inp_0", "load_inp"))  # Both of 16, one lane.
+    assert error.code == "H416"
+    assert error.diagnostic.found == "16 iterations, as a loop inside that is one"
+    assert error.diagnostic.repair == "tensorize('a_inp_1_i', 'load_inp')"
