@@ -159,8 +159,8 @@ def test_fields_are_completed(editor: Editor, chip: str, gemm: str) -> None:
     found = editor.complete("c.yaml", memory)
     assert {"kind", "dtype", "entry", "size", "banks"} <= set(found)
     assert found["size"] == (
-        "Capacity, as `32 KiB` or a number of bytes; left out: a workspace without a limit; not "
-        "off chip."
+        "Capacity, as `32 KiB` or a number of bytes; left out: a workspace without a limit. Not "
+        "for off-chip memory."
     )
     assert "MemorySchema" not in found, "definitions are called as people call them"
     intrinsic = chip[: chip.index("\nintrinsics:")] + "\nintrinsics:\n  new:\n    |\n"
