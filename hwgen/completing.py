@@ -21,6 +21,7 @@ from hwgen.passes.compiled import Compiled
 from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.passes.phase import DEFAULTS, SearchOptions
 from hwgen.passes.scripting import compile_script
+from hwgen.passes.start import Start
 from hwgen.pipeline import compile_workload
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.match.matching import Match, ranked_matches
@@ -153,7 +154,8 @@ class _Rest:
         self, tiles: Tiles, agrees: Agrees, allows: Allows | None = None
     ) -> Compilation | None:
         """The best schedule of those that agree."""
-        workload, hardware, scop = self.scop.workload, self.schedule.hardware, self.scop
+        hardware, scop = self.schedule.hardware, self.scop
+        start = Start.of(self.schedule.workload, hardware)
         best: tuple[Kernel, SearchResult, list[Match]] | None = None
         watch = Watch(self.options.seconds, self.options.progress, self.options.work)
         cost = partial(packed_bytes, scop, hardware)
@@ -167,7 +169,7 @@ class _Rest:
                 chosen = (c for c in found.candidates if self._made(c.tiling, agrees))
                 for candidate in islice(chosen, SIMULATED):
                     try:
-                        kernel = build(workload, hardware, scop, candidate)
+                        kernel = build(start, scop, candidate)
                     except HwgenError as error:
                         if error.code not in LIMITS:
                             raise
@@ -178,7 +180,7 @@ class _Rest:
         if best is None:
             return None
         kernel, result, group = best
-        return Compilation(workload, hardware, scop, tuple(group), result, kernel)
+        return Compilation(start.given, hardware, start, scop, tuple(group), result, kernel)
 
     def _candidates(
         self, match: Match, tiles: Tiles, allows: Allows | None, watch: Watch

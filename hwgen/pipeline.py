@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from math import inf
-from typing import TypeVar
 
 from hwgen.autoschedule.options import Options
 from hwgen.codegen.image_layout import images_refused
-from hwgen.errors import HwgenError, Tolerating
+from hwgen.errors import HwgenError
 from hwgen.passes.compilation import Compilation, Kernel, build
 from hwgen.passes.compiled import Compiled
-from hwgen.passes.decomposing import decomposed
+from hwgen.passes.decomposing import with_padding_apart
 from hwgen.passes.fusing import several
-from hwgen.passes.inlining import REFUSALS, UNMADE, UnitsOf, compile_inlined, replayed
+from hwgen.passes.inlining import REFUSALS, UNMADE, UnitsOf, compile_inlined
 from hwgen.passes.interleaving import interleaved
 from hwgen.passes.nest_pipeline import compile_nest
-from hwgen.passes.network import in_blocks, phases_may_be_faster, shared_if_better
+from hwgen.passes.network import CompileUnits, in_blocks, phases_may_be_faster, shared_if_better
 from hwgen.passes.phase import DEFAULTS, SearchOptions, compile_phase
 from hwgen.passes.phased import compile_phases
-from hwgen.passes.replaying import again
+from hwgen.passes.start import Start
 from hwgen.passes.trees import TreeCompilation
 from hwgen.passes.weighing import surely_weighed, weighed_if_better, weighed_instead
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.phases import split_phases
-from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.search.objective import check_objective
 from hwgen.polyhedral.search.search import Candidate, SearchResult
 from hwgen.polyhedral.tree.defined import check_defined
-from hwgen.polyhedral.tree.versions import versioned
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 
@@ -43,10 +39,8 @@ __all__ = [
     "compile_kernel",
     "compile_workload",
     "otherwise",
+    "rewritten",
 ]
-
-C = TypeVar("C", Compilation, Compilation | TreeCompilation)
-"""What a workload is compiled to."""
 
 
 def compile_kernel(
@@ -72,42 +66,41 @@ def compile_kernel(
             repair="hwgen.compile_nest(workload, hardware)",
         )
     check_objective(hardware, options.objective)
-    if schedule is None:
-        return _padded_apart(workload, partial(_searched, hardware=hardware, options=options))
     with isl.bounded():
+        if schedule is None:
+            return _searched(rewritten(workload, hardware), options)
+        start = Start.of(workload, hardware)
         scop = build_scop(workload)
-        kernel = build(workload, hardware, scop, schedule)
+        kernel = build(start, scop, schedule)
         matches, given = (schedule.tiling.match,), SearchResult((schedule,))
-        return Compilation(workload, hardware, scop, matches, given, kernel)
+        return Compilation(workload, hardware, start, scop, matches, given, kernel)
 
 
-def _padded_apart(workload: Workload, compiled: Callable[[Workload], C]) -> C:
-    """A kernel whose padding of what it computes is taken apart first, if there is any; as it is
-    where what was made so cannot be made again in the workload's own schedule."""
-    plain, edits = decomposed(workload)
-    if not edits:
-        return compiled(workload)
-    made = compiled(plain)
-    with Tolerating(REFUSALS):
-        return again(made, workload, edits)
-    return compiled(workload)
+def rewritten(workload: Workload, hardware: HardwareSpec) -> Start:
+    """A workload after the rewrites that are always wanted."""
+    return with_padding_apart(Start.of(workload, hardware))
 
 
-def _searched(workload: Workload, hardware: HardwareSpec, options: SearchOptions) -> Compilation:
-    """A workload as the search finds it best."""
+def _searched(start: Start, options: SearchOptions) -> Compilation:
+    """What units make of a start, as the search finds it best."""
+    known: dict[str, Compilation] = {}
+
+    def units(given: Start) -> Compilation:
+        if given.trace not in known:
+            known[given.trace] = _as_it_is(given, options)
+        return known[given.trace]
+
     with isl.bounded():
-        units = cache(partial(_as_it_is, hardware=hardware, options=options))
-        searched = versioned(workload)
-        made = surely_weighed(searched, hardware, units, options)
+        made = surely_weighed(start, units, options)
         if made is None:
             try:
-                made = units(searched)
+                made = units(start)
             except HwgenError as error:
                 if error.code not in ("H301", UNMADE):
                     raise
-                made = _edited(searched, hardware, units, options, error)
-            made = weighed_if_better(made, searched, hardware, units, options)
-        return _with_end(made if searched == workload else replayed(made, workload))
+                made = _edited(start, units, options, error)
+            made = weighed_if_better(made, units, options)
+        return _with_end(made)
 
 
 def _with_end(made: Compilation) -> Compilation:
@@ -120,42 +113,37 @@ def _with_end(made: Compilation) -> Compilation:
 
 
 def _edited(
-    workload: Workload,
-    hardware: HardwareSpec,
-    units: UnitsOf,
-    options: SearchOptions,
-    refused: HwgenError,
+    start: Start, units: UnitsOf, options: SearchOptions, refused: HwgenError
 ) -> Compilation:
     """A kernel of a workload that units do not compute statement by statement; where they do with
     weights, a processor beside them must take longer over it."""
     try:
-        return compile_inlined(workload, hardware, units, refused)
+        return compile_inlined(start, units, refused)
     except HwgenError as error:
         if not error.code.startswith(REFUSALS):
             raise
-        most = _cycles_of_processor(workload, hardware)
-        found = weighed_instead(workload, hardware, units, options, most)
+        found = weighed_instead(start, units, options, _cycles_of_processor(start))
         if found is None:
             raise
         return found
 
 
-def _cycles_of_processor(workload: Workload, hardware: HardwareSpec) -> float:
+def _cycles_of_processor(start: Start) -> float:
     """What a processor takes for all of a workload, as it is written; infinite without one."""
-    if hardware.processor is None:
+    if start.hardware.processor is None:
         return inf
     from hwgen.polyhedral.tree.cost import estimate_nest
 
-    schedule = Schedule(workload, hardware)
-    return estimate_nest(schedule.resolved, schedule.homes, hardware).cycles
+    schedule = start.schedule
+    return estimate_nest(schedule.resolved, schedule.homes, start.hardware).cycles
 
 
-def _as_it_is(workload: Workload, hardware: HardwareSpec, options: SearchOptions) -> Compilation:
-    """A workload compiled statement by statement."""
-    phases = split_phases(workload)
+def _as_it_is(start: Start, options: SearchOptions) -> Compilation:
+    """What a start computes, statement by statement."""
+    phases = split_phases(start.workload)
     if len(phases) == 1:
-        return compile_phase(workload, hardware, options, refused=partial(images_refused, hardware))
-    return compile_phases(workload, hardware, phases, options)
+        return compile_phase(start, options, refused=partial(images_refused, start.hardware))
+    return compile_phases(start, phases, options)
 
 
 def compile_workload(
@@ -174,24 +162,21 @@ def compile_workload(
         return compile_nest(workload, hardware, options=Options(seconds=options.seconds))
     with isl.bounded():
         check_defined(workload)
-    return _padded_apart(workload, partial(_of_units, hardware=hardware, options=options))
-
-
-def _of_units(
-    workload: Workload, hardware: HardwareSpec, options: SearchOptions
-) -> Compilation | TreeCompilation:
-    """A workload compiled for a chip with units."""
+        start = rewritten(workload, hardware)
     try:
-        made = compile_kernel(workload, hardware, options=replace(options, spills=False))
+        made = _searched(start, replace(options, spills=False))
     except HwgenError as error:
-        return otherwise(workload, hardware, options, error)
-    return shared_if_better(
-        made, partial(compile_kernel, hardware=hardware, options=options), options
-    )
+        return otherwise(start, options, error)
+    return shared_if_better(start, made, _units(start, options), options)
+
+
+def _units(start: Start, options: SearchOptions) -> CompileUnits:
+    """What compiles parts of a workload for a chip's units."""
+    return partial(compile_kernel, hardware=start.hardware, options=options)
 
 
 def otherwise(
-    workload: Workload, hardware: HardwareSpec, options: SearchOptions, refused: HwgenError
+    start: Start, options: SearchOptions, refused: HwgenError
 ) -> Compilation | TreeCompilation:
     """What units cannot run phase by phase with all that is in between on the chip, for a reason:
     in blocks that stages share, or phase by phase all the same, else with the processor beside
@@ -200,12 +185,12 @@ def otherwise(
     Raises:
         HwgenError: the reason, where there is no processor or it cannot do the rest.
     """
-    units = partial(compile_kernel, hardware=hardware, options=options)
-    shared = in_blocks(workload, hardware, units, options, refused)
-    if shared is not None and not phases_may_be_faster(shared, options):
+    hardware, units = start.hardware, _units(start, options)
+    shared = in_blocks(start, units, options, refused)
+    if shared is not None and not phases_may_be_faster(start, shared, options):
         return shared
     try:
-        made = units(workload) if several(workload) else None
+        made = _searched(start, options) if several(start.workload) else None
     except HwgenError as error:
         refused, made = error, None
     if made is not None or shared is not None:
@@ -215,4 +200,4 @@ def otherwise(
     from hwgen.passes.hosting import compile_beside
 
     with isl.bounded():
-        return compile_beside(workload, hardware, units, refused)
+        return compile_beside(start, units, refused)

@@ -24,7 +24,8 @@ from hwgen.passes.alone import lane_room, moving_loops, seed_alone, stage_alone
 from hwgen.passes.compilation import Compilation
 from hwgen.passes.inlining import REFUSALS
 from hwgen.passes.phase import DEFAULTS, SLOTS, SearchOptions, compile_phase
-from hwgen.passes.phased import read_again, stages_of
+from hwgen.passes.phased import read_again
+from hwgen.passes.start import Start
 from hwgen.passes.trees import TreeCompilation, compile_tree
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.match.matching import Match, ranked_matches
@@ -38,10 +39,8 @@ from hwgen.polyhedral.schedule.tiling_script import TilingWriter
 from hwgen.polyhedral.scop import Scop, ScopStatement, build_scop, view_statements
 from hwgen.polyhedral.search.tiling import Tiling
 from hwgen.polyhedral.tree.loop_tree import Stage
-from hwgen.polyhedral.tree.versions import versioned
 from hwgen.spec.expression import Name, UpdateOp, names
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.workload import Workload
 
 MATCHES, TRIED = 3, 8
 """Matches of a phase that are considered, and choices of one for each that are tried until a kernel
@@ -111,7 +110,8 @@ def _completed(
     Raises:
         HwgenError: why the first kernel is refused that keeps least on the chip.
     """
-    completion = Completion(schedule, options)
+    start = Start.of(schedule.workload, schedule.hardware)
+    completion = Completion(schedule, options, start)
     refused: dict[Kept, HwgenError] = {}
     for covers in completion.covers(places[0]):
         for kept in KEPT:
@@ -149,14 +149,13 @@ def _with_slots(given: Schedule, made: TreeCompilation, options: SearchOptions) 
 
 @dataclass
 class Completion:
-    """A schedule to be completed. `fresh`: the same without edits; `known`: what was found for
+    """A schedule to be completed, which goes on from a `start`; `known`: what was found for
     phases of which it says nothing, by their numbers and what they share; `matches`: of phases,
     and of stages alone, that were matched; `matched`: the same for phases by what they share."""
 
     schedule: Schedule
     options: SearchOptions
-    workload: Workload = field(init=False)
-    fresh: Schedule = field(init=False)
+    start: Start
     phases: Sequence[Phase] = field(init=False)
     known: dict[tuple[int, Sharing], Compilation] = field(
         default_factory=dict[tuple[int, Sharing], Compilation]
@@ -167,9 +166,7 @@ class Completion:
     )
 
     def __post_init__(self) -> None:
-        self.workload = self.schedule.workload
-        self.fresh = Schedule(self.workload, self.schedule.hardware)
-        self.phases = split_phases(versioned(self.workload))
+        self.phases = split_phases(self.start.workload)
 
     @property
     def again(self) -> bool:
@@ -178,7 +175,7 @@ class Completion:
 
     def of(self, schedule: Schedule) -> Completion:
         """The same for another schedule of the workload, with what is known of its phases."""
-        return Completion(schedule, self.options, self.known, matched=self.matched)
+        return Completion(schedule, self.options, self.start, self.known, matched=self.matched)
 
     @property
     def hardware(self) -> HardwareSpec:
@@ -218,8 +215,8 @@ class Completion:
         """The schedule that a choice gives."""
         made = self.schedule.copy()
         with isl.bounded(), made.batch(blame=False):
-            stages = stages_of(self.fresh)
-            views = {stages[s.name] for s in view_statements(self.workload)}
+            stages = self.start.stages
+            views = {stages[s.name] for s in view_statements(self.start.workload)}
             sites = made.state.sites
             bare = {s.block.stage for s in sites if s.block.tensorized is None} - views
             held = _held(made)
@@ -259,7 +256,7 @@ class Completion:
         memory = held[stage.tensor]
         ops: tuple[UpdateOp, ...] = ("=",) if stage.op == "+=" else ("=", stage.op)
         for op in ops:
-            workload, before = seed_alone(made.state, stage, op, self.workload)
+            workload, before = seed_alone(made.state, stage, op, made.workload)
             known = held | {before: memory}
             takes = tuple((t.name, known[t.name]) for t in workload.inputs if t.name in known)
             sharing = Sharing(takes, (stage.tensor,), places=((stage.tensor, memory),))
@@ -274,12 +271,12 @@ class Completion:
 
     def _as_given(self, stages: Collection[str]) -> bool:
         """Whether stages compute what the workload says, of the same tensors."""
-        mine, first = self.schedule.state.stage, self.fresh.state.stage
+        mine, first = self.schedule.state.stage, self.start.schedule.state.stage
         return all(mine.get(n) == first[n] for n in stages)
 
     def _untouched(self, stages: Collection[str]) -> bool:
         """Whether the schedule says nothing of stages."""
-        mine, first = self.schedule.state, self.fresh.state
+        mine, first = self.schedule.state, self.start.schedule.state
         return all(
             mine.site[n].loops == first.site[n].loops and mine.storage[n] == first.storage[n]
             for n in stages
@@ -302,7 +299,7 @@ class Completion:
         keeps = read_again(self.phases, number, held) if choice.once else ()
         sharing = Sharing(takes, leaves, keeps, fetches, places)
         with Tolerating("H3" if self.hardware.processor is not None else ()):
-            if self._untouched({*names} & {*self.fresh.state.site}):
+            if self._untouched({*names} & {*self.start.schedule.state.site}):
                 found = self._searched(number, sharing)
                 writer = TilingWriter(made, plan_of(found.scop, found.tiling, leaves), names)
             else:
@@ -321,14 +318,14 @@ class Completion:
     def _searched(self, number: int, sharing: Sharing) -> Compilation:
         key = number, sharing
         if key not in self.known:
-            phase = self.phases[number].workload
-            self.known[key] = compile_phase(phase, self.hardware, self.options, sharing)
+            phase = Start.of(self.phases[number].workload, self.hardware)
+            self.known[key] = compile_phase(phase, self.options, sharing)
         return self.known[key]
 
     def _alone(self, made: Schedule, name: str, choice: Choice) -> TilingWriter | None:
         """A stage as it is in the schedule by then, with what it reads and writes where that is;
         None where the processor may do it."""
-        workload = stage_alone(made.state, made.state.stage[name], self.workload)
+        workload = stage_alone(made.state, made.state.stage[name], made.workload)
         held = {t: m for t, m in _held(made).items() if t in workload.tensor}
         takes = tuple((t, m) for t, m in held.items() if t != name)
         places = ((name, held[name]),) if name in held else ()

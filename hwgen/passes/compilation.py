@@ -14,6 +14,7 @@ from hwgen.model.bound import Bound, least_bound
 from hwgen.model.timing import TimingResult
 from hwgen.passes.compiled import Compiled
 from hwgen.passes.spilling import Spill
+from hwgen.passes.start import Start
 from hwgen.passes.trees import TreeCompilation, compile_padded
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.dependences import Dependences, dependences
@@ -22,13 +23,11 @@ from hwgen.polyhedral.match.matching import Match
 from hwgen.polyhedral.match.operations import NOTHING_SHARED, Sharing
 from hwgen.polyhedral.match.select import every_match
 from hwgen.polyhedral.schedule.schedule import Schedule
-from hwgen.polyhedral.schedule.tiling_script import apply_tiling
+from hwgen.polyhedral.schedule.tiling_script import PhasePlan, apply_tilings
 from hwgen.polyhedral.scop import Scop, ScopStatement
 from hwgen.polyhedral.search.search import Candidate, SearchResult
 from hwgen.polyhedral.search.tiling import Tiling
-from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.shown import Brief
-from hwgen.spec.workload import Workload
 
 OF_PHASES = ("scop", "dependences", "match")
 """Stages that each phase has by itself."""
@@ -79,25 +78,27 @@ class Compilation(Compiled):
     """Every artefact of one compilation, in pipeline order. `alone`: not a phase that has something
     in common with others, nor several phases. `phases`: of a kernel of several, each as if it were
     a kernel; what only a phase has (scop, match, schedule) is then that of the longest one.
-    `spills`: what goes through off-chip memory between them. `inlined`: intermediates of the
-    workload whose values stand where they are read; `weighed`: tensors computed from products with
-    weights of a type; all but the kernel is of the workload that these edits make. `others`: of one
-    that is not edited so, or differently, as its bound is of all ways to compute the workload."""
+    `spills`: what goes through off-chip memory between them. `start`: the edits that say what is
+    computed, before any that says how. `others`: scops of other starts, as its bound is of all ways
+    to compute the workload."""
 
+    start: Start
     scop: Scop
     matches: tuple[Match, ...]
     search: SearchResult
     kernel: Kernel
     alone: bool = True
-    inlined: tuple[str, ...] = ()
-    weighed: tuple[tuple[str, str], ...] = ()
     others: tuple[Scop, ...] = ()
     phases: tuple[Compilation, ...] = ()
     spills: tuple[Spill, ...] = ()
 
     @classmethod
     def of_phases(
-        cls, made: TreeCompilation, phases: Sequence[Compilation], spills: Sequence[Spill]
+        cls,
+        start: Start,
+        made: TreeCompilation,
+        phases: Sequence[Compilation],
+        spills: Sequence[Spill],
     ) -> Compilation:
         """The kernel of several phases, which is made as a tree."""
         longest = max(phases, key=lambda c: c.cycles)
@@ -105,6 +106,7 @@ class Compilation(Compiled):
         return cls(
             made.workload,
             made.hardware,
+            start,
             longest.scop,
             tuple(m for c in phases for m in c.matches),
             replace(search, cycles=made.timing.cycles),
@@ -210,11 +212,7 @@ class Compilation(Compiled):
 
 
 def build(
-    workload: Workload,
-    hardware: HardwareSpec,
-    scop: Scop,
-    candidate: Candidate,
-    sharing: Sharing = NOTHING_SHARED,
+    start: Start, scop: Scop, candidate: Candidate, sharing: Sharing = NOTHING_SHARED
 ) -> Kernel:
     """Carry one schedule through to a program, its buffers padded where that is faster. `sharing`:
     what a phase has in common with others.
@@ -225,6 +223,10 @@ def build(
     tiling = candidate.tiling
     shared = [s for s in tiling.match.selection.storages if s.shape]
     stays = {s.tensor: s.memory for s in shared if s.tensor in sharing.leaves}
-    schedule = Schedule(workload, hardware, dict(sharing.takes) | stays)
-    apply_tiling(schedule, scop, tiling, sharing.leaves)
+    resident = dict(sharing.takes) | stays
+    schedule = (
+        Schedule(start.given, start.hardware, resident) if resident else start.schedule.copy()
+    )
+    first = tuple(start.stages.get(s.name, "") for s in start.workload.statements)
+    apply_tilings(schedule, [PhasePlan(scop, tiling, first, sharing.leaves)])
     return Kernel(tiling, compile_padded(schedule), candidate.unseen)

@@ -22,6 +22,7 @@ from hwgen.passes.phase import DEFAULTS, SearchOptions
 from hwgen.passes.pipeline_ranking import CLOSE
 from hwgen.passes.pipelining import Pipeline, pipelined
 from hwgen.passes.sliding import instances, slid, slides
+from hwgen.passes.start import Start
 from hwgen.passes.trees import TreeCompilation, compile_tree
 from hwgen.passes.worth import is_near, is_scarce
 from hwgen.polyhedral import isl
@@ -34,7 +35,6 @@ from hwgen.polyhedral.tree.edit import find_stage, refuse
 from hwgen.polyhedral.tree.faded import faded
 from hwgen.polyhedral.tree.loop_tree import LoopTree
 from hwgen.spec.expression import Name, names, substitute
-from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Tensor, Workload
 
 SIZES = tuple(8 << n for n in range(10))
@@ -89,11 +89,11 @@ class Sketch:
 
 
 def fused_if_better(
-    made: Compilation, options: SearchOptions = DEFAULTS
+    start: Start, made: Compilation, options: SearchOptions = DEFAULTS
 ) -> Compilation | TreeCompilation:
     """A kernel, or one whose stages share loops if that is better; by cycles, if it takes fewer of
     them, or as many and moves fewer bytes."""
-    if not several(made.workload) or made.program.codes or _done(made, options):
+    if not several(start.workload) or made.program.codes or _done(made, options):
         return made
     if len(made.parts) == 1 and made.cycles > SHORT_KERNEL and not _waits(made):
         return made
@@ -101,7 +101,7 @@ def fused_if_better(
         most = options.measure(made)
         if options.objective == "cycles":
             most = (int(made.cycles * ALIKE),)
-        found = fused(made.workload, made.hardware, options, most, _sizes(made))
+        found = fused(start, options, most, _sizes(made))
     if found is None or options.objective != "cycles" or found.cycles * ALIKE < made.cycles:
         return found or made
     return found if found.offchip_bytes < made.offchip_bytes else made
@@ -156,20 +156,20 @@ def _done(made: Compilation, options: SearchOptions) -> bool:
 
 
 def fused(
-    workload: Workload,
-    hardware: HardwareSpec,
+    start: Start,
     options: SearchOptions = DEFAULTS,
     most: Measure = (inf,),
     sizes_of: Mapping[int, Sequence[int]] | None = None,
 ) -> TreeCompilation | None:
     """The best kernel whose stages share loops over blocks of the last one's; None where none takes
     at most `most` by the objective. `sizes_of`: by dimension, elements of a block, if not any."""
-    completion = Completion(Schedule(workload, hardware), options)
+    workload = start.workload
+    completion = Completion(start.schedule, options, start)
     watch = Watch(options.seconds, work=options.work)
-    search = _Search(workload, hardware, completion, most, watch)
+    search = _Search(start, completion, most, watch)
     if sizes_of is None:
         dimensions = range(len(_last(workload).shape))
-        fewer = {d: ROWS if _slides(workload, hardware, d) else () for d in dimensions}
+        fewer = {d: ROWS if _slides(start, d) else () for d in dimensions}
         sizes_of = {d: (*fewer[d], *SIZES) for d in dimensions}
     # Extrema that run on first: what waits for whole ones is rarely better, which its bound shows.
     for running in (*_extrema(completion.schedule.state), None):
@@ -181,24 +181,25 @@ def fused(
             if not sizes:
                 continue
             sketch = Sketch(dimension, sizes[0], running=running)
-            schedule = _begun(workload, hardware, sketch)
+            schedule = _begun(start, sketch)
             if schedule is None or not _once(schedule, sketch):
                 continue
-            outer = _apart(workload, hardware, sketch)
+            outer = _apart(start, sketch)
             search.dimension([replace(sketch, outer=x) for x in dict.fromkeys((outer, ()))], sizes)
     return search.in_pieces()
 
 
-def _apart(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> tuple[int, ...]:
+def _apart(start: Start, sketch: Sketch) -> tuple[int, ...]:
     """Dimensions whose elements, taken one after the other, let inputs stay for all blocks of one:
     heads of an attention, whose blocks of rows each need all of its keys."""
     found: list[int] = []
+    workload = start.workload
     inputs = {t.name for t in workload.inputs}
     for dimension, extent in enumerate(_last(workload).shape):
         mine = replace(sketch, outer=(dimension,))
         if extent == 1 or dimension == sketch.dimension:
             continue
-        schedule = _begun(workload, hardware, mine)
+        schedule = _begun(start, mine)
         if schedule is None or not _once(schedule, mine):
             continue
         around, block = schedule.get_loops(_last(workload).name)[:2]
@@ -214,12 +215,12 @@ def _apart(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> tuple[
     return tuple(found)
 
 
-def shareable(workload: Workload, hardware: HardwareSpec) -> bool:
+def shareable(start: Start) -> bool:
     """Whether all stages may share a loop over blocks of the last one's elements, and do hardly
     anything for several of them."""
-    for dimension, extent in enumerate(_last(workload).shape):
+    for dimension, extent in enumerate(_last(start.workload).shape):
         sketch = Sketch(dimension, SIZES[0])
-        schedule = _begun(workload, hardware, sketch) if extent > SIZES[0] else None
+        schedule = _begun(start, sketch) if extent > SIZES[0] else None
         if schedule is not None and _once(schedule, sketch):
             return True
     return False
@@ -247,8 +248,7 @@ class _Search:
     by the objective, until a limit is reached; `piped`: the best pipeline. `slots`: of each buffer,
     for which there is to be room; `made`: what scripts gave then; None where refused."""
 
-    workload: Workload
-    hardware: HardwareSpec
+    start: Start
     completion: Completion
     most: Measure
     watch: Watch
@@ -333,7 +333,7 @@ class _Search:
         tiles: tuple[tuple[str, str], ...],
     ) -> Iterator[tuple[int, Sketch]]:
         """Sketches with blocks of about as many elements each, and the places of their sizes."""
-        shape = _last(self.workload).shape
+        shape = _last(self.start.workload).shape
         for sketch in sketches:
             most = sizes[at] * prod(shape[d] for d in sketch.outer)
             place = max(n for n, size in enumerate(sizes) if size <= most)
@@ -344,7 +344,7 @@ class _Search:
         self, sketch: Sketch, tiles: tuple[tuple[str, str], ...]
     ) -> tuple[tuple[str, str], ...]:
         """The tiles of iterators that no outer loop takes one element of at a time."""
-        schedule = _begun(self.workload, self.hardware, sketch)
+        schedule = _begun(self.start, sketch)
         if schedule is None:
             return ()
         site, taken = schedule.state.site, sketch.loops(schedule)
@@ -361,7 +361,7 @@ class _Search:
     def _covered(self, sketch: Sketch) -> tuple[Choice, TreeCompilation] | None:
         """The covers whose busiest unit works least, and the kernel."""
         best: tuple[Choice, TreeCompilation] | None = None
-        schedule = _begun(self.workload, self.hardware, sketch)
+        schedule = _begun(self.start, sketch)
         if schedule is None:
             return None
         completion, loops = self.completion.of(schedule), sketch.loops(schedule)
@@ -380,7 +380,7 @@ class _Search:
         return best
 
     def _made(self, sketch: Sketch, choice: Choice) -> TreeCompilation | None:
-        schedule = _begun(self.workload, self.hardware, sketch)
+        schedule = _begun(self.start, sketch)
         if schedule is None:
             return None
         again = replace(choice, inside=sketch.loops(schedule))
@@ -391,7 +391,7 @@ class _Search:
         scarce; None where there is none, or no time left."""
         if self.watch.expired:
             return None
-        moved = views_of(self.workload)
+        moved = views_of(self.start.workload)
         try:
             schedule = completion.written(choice)
         except HwgenError as error:
@@ -416,7 +416,7 @@ class _Search:
     def _tiled(self, sketch: Sketch) -> Iterator[tuple[tuple[str, str], ...]]:
         """Which operands come in tiles: none, then one after the other, the largest first."""
         yield ()
-        schedule = _begun(self.workload, self.hardware, sketch)
+        schedule = _begun(self.start, sketch)
         assert schedule is not None
         found: list[tuple[int, str, str]] = []
         state = schedule.state
@@ -492,16 +492,16 @@ def _loop(schedule: Schedule, tensor: str, dimension: int) -> str:
     return loop.name
 
 
-def _begun(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> Schedule | None:
+def _begun(start: Start, sketch: Sketch) -> Schedule | None:
     with Tolerating(REFUSALS):
-        return begun(workload, hardware, sketch)
+        return begun(start, sketch)
     return None
 
 
-def _slides(workload: Workload, hardware: HardwareSpec, dimension: int) -> bool:
+def _slides(start: Start, dimension: int) -> bool:
     """Whether windows slide along a dimension of the result."""
     sketch = Sketch(dimension, ROWS[-1])
-    schedule = _begun(workload, hardware, sketch)
+    schedule = _begun(start, sketch)
     return schedule is not None and slides(schedule.state, sketch.loops(schedule))
 
 
@@ -513,15 +513,15 @@ def _once(schedule: Schedule, sketch: Sketch) -> bool:
     return done <= AGAIN * once
 
 
-def begun(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> Schedule:
+def begun(start: Start, sketch: Sketch) -> Schedule:
     """A schedule in which stages share the sketch's loops.
 
     Raises:
         HwgenError: H41x where that breaks a dependence.
     """
-    s = Schedule(workload, hardware)
-    last = _last(workload).name
-    moved = views_of(workload)
+    s = start.schedule.copy()
+    last = _last(start.workload).name
+    moved = views_of(start.workload)
     with s.batch(blame=False):
         every = [s.split(_loop(s, last, n), factor=1)[0] for n in sketch.outer]
         block, _ = s.split(_loop(s, last, sketch.dimension), factor=sketch.size)

@@ -16,9 +16,11 @@ from hwgen.autoschedule.search import autoschedule
 from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.compilation import Compilation
-from hwgen.passes.inlining import REFUSALS, UnitsOf, tilings_of
+from hwgen.passes.inlining import REFUSALS
+from hwgen.passes.network import CompileUnits
 from hwgen.passes.phase import least_cycles
-from hwgen.passes.phased import stages_of
+from hwgen.passes.phased import plans_of
+from hwgen.passes.start import Start
 from hwgen.passes.trees import TreeCompilation, compile_padded
 from hwgen.polyhedral.caches import through_caches
 from hwgen.polyhedral.phases import Phase, phase_of, split_phases
@@ -27,7 +29,6 @@ from hwgen.polyhedral.schedule.tiling_script import apply_tilings
 from hwgen.polyhedral.scop import view_statements
 from hwgen.polyhedral.tree.cost import estimate_nest
 from hwgen.polyhedral.tree.parting import in_planes, planes_for, written_whole
-from hwgen.polyhedral.tree.versions import versioned
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Statement, Workload
 
@@ -41,7 +42,7 @@ class _Group:
 
 
 def compile_beside(
-    workload: Workload, hardware: HardwareSpec, units: UnitsOf, refused: HwgenError
+    start: Start, units: CompileUnits, refused: HwgenError
 ) -> Compilation | TreeCompilation:
     """A kernel of which the processor runs a part, or all; `refused`: why units do not run it.
 
@@ -49,7 +50,7 @@ def compile_beside(
         HwgenError: `refused` where the processor cannot run the rest either: statements that write
             part of a tensor again, buffers beyond its memory.
     """
-    hosting = _Hosting(workload, hardware, units)
+    hosting = _Hosting(start, units)
     groups = hosting.groups()
     while True:
         with Tolerating(REFUSALS):
@@ -61,17 +62,19 @@ def compile_beside(
 
 @dataclass
 class _Hosting:
-    """`given`: the user's workload; `workload`: the same with its tensors `parted`, in planes of a
-    type."""
+    """`workload`: that of the start with its tensors `parted`, in planes of a type."""
 
-    given: Workload
-    hardware: HardwareSpec
-    units: UnitsOf
+    start: Start
+    units: CompileUnits
     workload: Workload = field(init=False)
     parted: dict[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
-        self.workload = versioned(self.given)
+        self.workload = self.start.workload
+
+    @property
+    def hardware(self) -> HardwareSpec:
+        return self.start.hardware
 
     def groups(self) -> list[_Group]:
         """Statements by who runs them."""
@@ -247,8 +250,7 @@ class _Hosting:
 
     def compiled(self, groups: Sequence[_Group]) -> Compilation | TreeCompilation:
         """One kernel of all groups."""
-        schedule = Schedule(self.given, self.hardware)
-        known = stages_of(schedule)
+        schedule, known = self.start.schedule.copy(), self.start.stages
         for tensor, dtype in self.parted.items():
             schedule.planes(tensor, dtype)
         last = {s.target.tensor: s for s in self.workload.statements}
@@ -257,17 +259,20 @@ class _Hosting:
             for s in self.workload.statements
         }
         kernels = [g.made for g in groups if g.made is not None]
-        for tensor in (t for made in kernels for t in made.inlined):
-            schedule.compute_inline(tensor)
-        for tensor, dtype in (w for made in kernels for w in made.weighed):
-            schedule.weigh(tensor, dtype)
-        plans = [plan for made in kernels for plan in tilings_of(made, stages)]
+        for edit in (e for made in kernels for e in made.start.schedule.edits()):
+            schedule.apply(edit)
+        plans = [
+            plan for made in kernels
+            for plan in plans_of(made.start, stages, made.parts, made.spills)
+        ]  # fmt: skip
         apply_tilings(schedule, plans)
         made = self._with_nests(schedule)
         if not kernels:
             return made
         parts = tuple(p for k in kernels for p in k.parts)
-        return Compilation.of_phases(made, parts, [s for k in kernels for s in k.spills])
+        return Compilation.of_phases(
+            self.start, made, parts, [s for k in kernels for s in k.spills]
+        )
 
     def _with_nests(self, schedule: Schedule) -> TreeCompilation:
         """A schedule compiled; what a processor with units of its own runs, with loops where these

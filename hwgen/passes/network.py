@@ -9,7 +9,7 @@ long as it does. Their edits, made again one after the other, are a schedule of 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations, groupby, pairwise
@@ -18,9 +18,10 @@ from math import inf, prod
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.compilation import Compilation
 from hwgen.passes.fusing import fused, fused_if_better, several, shareable
-from hwgen.passes.inlining import REFUSALS, UnitsOf
+from hwgen.passes.inlining import REFUSALS
 from hwgen.passes.phase import SLOTS, SearchOptions
 from hwgen.passes.replaying import joined
+from hwgen.passes.start import Start
 from hwgen.passes.trees import TreeCompilation
 from hwgen.passes.worth import is_scarce, may_be_faster
 from hwgen.polyhedral import isl
@@ -29,7 +30,6 @@ from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.scop import view_statements
 from hwgen.polyhedral.search.choose import EXCEEDED
 from hwgen.polyhedral.search.objective import Measure
-from hwgen.polyhedral.tree.versions import versioned
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Statement, Tensor, Workload
 
@@ -39,6 +39,9 @@ WORTH = 0.05
 ROOM = 1.5
 """How much more than there is the buffers of two parts may take: blocks of both can be shorter, but
 not what stays on the chip for all blocks."""
+
+CompileUnits = Callable[[Workload], Compilation]
+"""What compiles phases one after the other."""
 
 _Group = tuple[Statement, ...]
 _Groups = tuple[_Group, ...]
@@ -71,43 +74,36 @@ class _Part:
 
 
 def shared_if_better(
-    made: Compilation, units: UnitsOf, options: SearchOptions
+    start: Start, made: Compilation, units: CompileUnits, options: SearchOptions
 ) -> Compilation | TreeCompilation:
     """A kernel of phases with all that is between them on the chip, or a better one: of stages that
     share loops, or, where it leaves no room and that may be faster, in parts. `units`: what
     compiles phases one after the other."""
-    best = fused_if_better(made, options)
-    network = _Network(versioned(made.workload), made.hardware, units, options)
+    best = fused_if_better(start, made, options)
+    network = _Network(start.workload, made.hardware, units, options)
     if len(made.parts) < 2 or not is_scarce(made, SLOTS) or made.program.codes:
         return best
     if not may_be_faster(best, options, network.least_crossing()):
         return best
     with isl.bounded():
-        found = in_parts(made.workload, made.hardware, units, options)
+        found = in_parts(start, units, options)
     return best if found is None else min(best, found, key=options.measure)
 
 
 def in_blocks(
-    workload: Workload,
-    hardware: HardwareSpec,
-    units: UnitsOf,
-    options: SearchOptions,
-    refused: HwgenError,
+    start: Start, units: CompileUnits, options: SearchOptions, refused: HwgenError
 ) -> TreeCompilation | None:
     """A kernel whose stages share loops, of a workload that exceeds a limit of the chip where one
     stage runs after the other and leaves its result on the chip: what is in between may fit in
     blocks, in one part or in several. None where that is not why it is `refused`, or there is none.
     """
-    if refused.code not in EXCEEDED or not several(workload):
+    if refused.code not in EXCEEDED or not several(start.workload):
         return None
     with isl.bounded():
-        whole = fused(workload, hardware, options)
-        return whole or in_parts(workload, hardware, units, options)
+        return fused(start, options) or in_parts(start, units, options)
 
 
-def in_parts(
-    workload: Workload, hardware: HardwareSpec, units: UnitsOf, options: SearchOptions
-) -> TreeCompilation | None:
+def in_parts(start: Start, units: CompileUnits, options: SearchOptions) -> TreeCompilation | None:
     """The kernel of a network for which one loop gives none, of which some stages share loops, and
     others do not; None where there is none. `units`: what compiles phases one after the other.
 
@@ -115,15 +111,15 @@ def in_parts(
         HwgenError: what is no refusal.
     """
     with Tolerating(REFUSALS):
-        parts = _Network(versioned(workload), hardware, units, options).parts()
-        return None if len(parts) < 2 else joined(workload, hardware, [p.schedule for p in parts])
+        parts = _Network(start.workload, start.hardware, units, options).parts()
+        return None if len(parts) < 2 else joined(start, [p.schedule for p in parts])
     return None
 
 
-def phases_may_be_faster(made: TreeCompilation, options: SearchOptions) -> bool:
+def phases_may_be_faster(start: Start, made: TreeCompilation, options: SearchOptions) -> bool:
     """Whether phases one after the other may be faster, which store and load again what no memory
     of the chip holds whole."""
-    workload = versioned(made.workload)
+    workload = start.workload
     room = max((m.capacity_entries for m in made.hardware.of_kind("scratchpad")), default=0)
     between = {n for p in split_phases(workload) for n in p.leaves}
     large = [t for t in workload.tensors if t.name in between and prod(t.shape) > room]
@@ -137,7 +133,7 @@ class _Network:
 
     whole: Workload
     hardware: HardwareSpec
-    units: UnitsOf
+    units: CompileUnits
     options: SearchOptions
     in_vain: set[tuple[_Groups, _Groups]] = field(default_factory=set[tuple[_Groups, _Groups]])
     known: dict[_Groups, _Part | None] = field(default_factory=lambda: {})
@@ -195,7 +191,9 @@ class _Network:
 
     def _may_share(self, groups: _Groups) -> bool:
         last = {n for g in groups[1:] for n in read_by(g)}
-        return bool(written_by(groups[0]) & last) and shareable(self._alone(groups), self.hardware)
+        return bool(written_by(groups[0]) & last) and shareable(
+            Start.of(self._alone(groups), self.hardware)
+        )
 
     def _alone(self, groups: _Groups) -> Workload:
         """Phases as a workload of their own."""
@@ -258,7 +256,7 @@ class _Network:
     def _found(self, groups: _Groups) -> _Part | None:
         alone = self._alone(groups)
         if len(groups) > 1 and self._may_share(groups):
-            made = fused(alone, self.hardware, self.options)
+            made = fused(Start.of(alone, self.hardware), self.options)
             return None if made is None else _Part(groups, made)
         with Tolerating(REFUSALS if len(groups) > 1 else ()):
             return _Part(groups, self.units(alone))

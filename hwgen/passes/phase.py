@@ -11,6 +11,7 @@ from hwgen.codegen.image_layout import packed_bytes
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.cache import ScheduleCache
 from hwgen.passes.compilation import Compilation, Kernel, build
+from hwgen.passes.start import Start
 from hwgen.polyhedral.caches import through_caches
 from hwgen.polyhedral.match.matching import Match, ranked_matches
 from hwgen.polyhedral.match.operations import NOTHING_SHARED, Selection, Sharing
@@ -74,8 +75,7 @@ Refusal = Callable[[Scop, Match], HwgenError | None]
 
 
 def compile_phase(
-    workload: Workload,
-    hardware: HardwareSpec,
+    start: Start,
     options: SearchOptions,
     sharing: Sharing = NOTHING_SHARED,
     reserved: Sequence[tuple[str, str, int]] = (),
@@ -91,14 +91,13 @@ def compile_phase(
         HwgenError: H3xx where no intrinsics match, H4xx where no schedule exists or fits, or
             where looking for one takes too long.
     """
-    scop = build_scop(workload)
-    parts = (workload, hardware, scop)
+    workload, hardware, scop = start.workload, start.hardware, build_scop(start.workload)
     selections = [replace(s, beside=tuple(reserved)) for s in select(scop, hardware, sharing)]
     ranked = kept_matches(scop, hardware, selections)
     groups = islice(_accepted(ranked, scop, refused) if refused else ranked, MATCHES)
     usual = options.slots == SLOTS and options.work == WORK
     if options.cache is None or sharing != NOTHING_SHARED or not usual:
-        return _search(*parts, groups, options, sharing)[0]
+        return _search(start, scop, groups, options, sharing)[0]
     key = options.cache.key(workload, hardware, options.objective, options.slack)
     matches: list[list[Match]] = []
     known = options.cache.read(key)
@@ -107,13 +106,14 @@ def compile_phase(
         found = known.restore(hardware, matches)
         with Tolerating(("H4", "H5", "H6")):
             if found is not None:
-                kernel = build(workload, hardware, scop, found.candidates[0])
+                kernel = build(start, scop, found.candidates[0])
                 if kernel.cycles == found.cycles:
-                    return Compilation(*parts, tuple(matches[-1]), found, kernel)
-    result, group = _search(*parts, chain(matches, groups), options)
+                    group = tuple(matches[-1])
+                    return Compilation(start.given, hardware, start, scop, group, found, kernel)
+    result, number = _search(start, scop, chain(matches, groups), options)
     if not any(cut.startswith(TIME_LIMIT) for cut in result.search.cuts):
         position = result.matches.index(result.match)
-        options.cache.write(key, group, position, result.search, result.tiling)
+        options.cache.write(key, number, position, result.search, result.tiling)
     return result
 
 
@@ -236,17 +236,15 @@ def _may_win(hardware: HardwareSpec, match: Match, rival: Rival, options: Search
 
 
 def _search(
-    workload: Workload,
-    hardware: HardwareSpec,
+    start: Start,
     scop: Scop,
     groups: Iterable[list[Match]],
     options: SearchOptions,
     sharing: Sharing = NOTHING_SHARED,
 ) -> tuple[Compilation, int]:
     """The best kernel over all groups of matches, and its group's number."""
-    simulated: Callable[[Candidate], Kernel | Rival] = partial(
-        build, workload, hardware, scop, sharing=sharing
-    )
+    workload, hardware = start.workload, start.hardware
+    simulated: Callable[[Candidate], Kernel | Rival] = partial(build, start, scop, sharing=sharing)
     best: Kernel | None = None
     best_host = 0
     total = SearchResult((), matches=0)
@@ -301,5 +299,5 @@ def _search(
         raise refused
     total = replace(total, cycles=best.cycles)
     alone = sharing == NOTHING_SHARED
-    found = Compilation(workload, hardware, scop, tuple(group), total, best, alone)
+    found = Compilation(start.given, hardware, start, scop, tuple(group), total, best, alone)
     return found, chosen

@@ -18,17 +18,15 @@ from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.compilation import Compilation
 from hwgen.passes.phase import SearchOptions, compile_phase
 from hwgen.passes.spilling import ALL_KEPT, Choice, Refused, Spill, cheapest
+from hwgen.passes.start import Start
 from hwgen.passes.trees import compile_padded
 from hwgen.polyhedral.match.matching import Match
 from hwgen.polyhedral.match.operations import Sharing
 from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.phases import Phase, split_phases
-from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.schedule.tiling_script import PhasePlan, apply_tilings
 from hwgen.polyhedral.scop import Scop, build_scop
 from hwgen.polyhedral.search.choose import NO_TREE
-from hwgen.polyhedral.search.tiling import Tiling
-from hwgen.polyhedral.tree.build import stage_of
 from hwgen.spec.expression import FUNCTIONS, Access, Call, walk
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
 from hwgen.spec.workload import Workload
@@ -68,9 +66,7 @@ class _Found:
     held: tuple[str, ...]
 
 
-def compile_phases(
-    workload: Workload, hardware: HardwareSpec, phases: Sequence[Phase], options: SearchOptions
-) -> Compilation:
+def compile_phases(start: Start, phases: Sequence[Phase], options: SearchOptions) -> Compilation:
     """Search every phase in turn, and join them; what cannot stay on the chip leaves it.
 
     Raises:
@@ -78,11 +74,12 @@ def compile_phases(
             where one stores a tensor in another layout than the next loads it in; any of a phase
             that leaves no room, where nothing may leave the chip.
     """
+    workload, hardware = start.workload, start.hardware
     computed = {f for i in hardware.intrinsics for f in _functions(i)}
     for phase in phases:
         if not _functions(phase.workload) <= computed:
             select(build_scop(phase.workload), hardware)  # It is refused before any is searched.
-    search = PhaseSearch(workload, hardware, phases, options)
+    search = PhaseSearch(start, phases, options)
     first = _in_parts(workload, phases)
     if not options.spills:
         made = search.attempt(first)
@@ -146,15 +143,9 @@ class PhaseSearch:
     """The phases of one kernel, and what has been found for them: most choices of what stays on the
     chip differ in some phases alone."""
 
-    def __init__(
-        self,
-        workload: Workload,
-        hardware: HardwareSpec,
-        phases: Sequence[Phase],
-        options: SearchOptions,
-    ) -> None:
-        self.workload, self.hardware = workload, hardware
-        self.phases, self.options = phases, options
+    def __init__(self, start: Start, phases: Sequence[Phase], options: SearchOptions) -> None:
+        self.start, self.phases, self.options = start, phases, options
+        self.workload, self.hardware = start.workload, start.hardware
         self.known: dict[_Key, Compilation | HwgenError] = {}
 
     def attempt(self, choice: Choice) -> Compilation | Refused:
@@ -163,7 +154,7 @@ class PhaseSearch:
         if isinstance(found, Refused):
             return found
         with Tolerating(OF_JOINING) as joining:
-            return join(self.workload, self.hardware, found.kernels, choice.spills)
+            return join(self.start, found.kernels, choice.spills)
         refused = Refused(joining.error, len(found.kernels), found.held)
         if refused.error.code in OF_ALL:
             return self._plainer(choice, found.kernels) or refused
@@ -184,7 +175,7 @@ class PhaseSearch:
         if isinstance(found, Refused):
             return None
         with Tolerating(OF_JOINING):
-            return join(self.workload, self.hardware, found.kernels, choice.spills)
+            return join(self.start, found.kernels, choice.spills)
         return None  # What is wrong with more slots is told.
 
     def _found(self, choice: Choice, plain: frozenset[int]) -> _Found | Refused:
@@ -253,13 +244,14 @@ def _compiled(
     images: _Images,
 ) -> Compilation:
     """The phase's kernel; where nothing fits beside the inputs kept for others, without these."""
+    start = Start.of(phase.workload, hardware)
     try:
-        return compile_phase(phase.workload, hardware, options, sharing, taken, images.refused)
+        return compile_phase(start, options, sharing, taken, images.refused)
     except HwgenError as error:
         if error.code != "H405" or not sharing.keeps:
             raise
         alone = replace(sharing, keeps=())
-        return compile_phase(phase.workload, hardware, options, alone, taken, images.refused)
+        return compile_phase(start, options, alone, taken, images.refused)
 
 
 def inputs_of(phase: Phase) -> tuple[str, ...]:
@@ -322,45 +314,32 @@ def _last_uses(phases: Sequence[Phase]) -> dict[str, int]:
     return {t.name: number for number, phase in enumerate(phases) for t in phase.workload.tensors}
 
 
-def join(
-    workload: Workload,
-    hardware: HardwareSpec,
-    found: Sequence[Compilation],
-    spills: Sequence[Spill] = (),
-) -> Compilation:
+def join(start: Start, found: Sequence[Compilation], spills: Sequence[Spill] = ()) -> Compilation:
     """One kernel of all phases; `spills` go through off-chip memory between them.
 
     Raises:
         HwgenError: as `apply_tilings`, `compile_padded`.
     """
-    spilled = tuple(s.tensor for s in spills)
-    scops, tilings = [c.scop for c in found], [c.tiling for c in found]
-    schedule = Schedule(workload, hardware)
-    apply_tilings(schedule, plans_of(workload, stages_of(schedule), scops, tilings, spilled))
-    return Compilation.of_phases(compile_padded(schedule), found, spills)
+    schedule = start.schedule.copy()
+    apply_tilings(schedule, plans_of(start, start.stages, found, spills))
+    return Compilation.of_phases(start, compile_padded(schedule), found, spills)
 
 
 def plans_of(
-    workload: Workload,
+    start: Start,
     stages: Mapping[str, str],
-    scops: Sequence[Scop],
-    tilings: Sequence[Tiling],
-    spilled: Collection[str],
+    found: Sequence[Compilation],
+    spills: Sequence[Spill] = (),
 ) -> list[PhasePlan]:
-    """The tilings of all phases of a workload as primitives are to make them in a schedule without
-    other edits of these stages, named by the workload's statements."""
+    """The tilings of all phases as primitives are to make them in a schedule without other edits of
+    these stages, named by the statements of the start."""
+    spilled = {s.tensor for s in spills}
     return [
         PhasePlan(
-            scop,
-            tiling,
+            made.scop,
+            made.tiling,
             tuple(stages.get(s.name, "") for s in phase.workload.statements),
             tuple(t for t in phase.leaves if t not in spilled),
         )
-        for phase, scop, tiling in zip(split_phases(workload), scops, tilings, strict=True)
+        for phase, made in zip(split_phases(start.workload), found, strict=True)
     ]
-
-
-def stages_of(schedule: Schedule) -> dict[str, str]:
-    """The stage of each statement in an unedited schedule, by the statements' names."""
-    names = stage_of(schedule.workload, schedule.state)
-    return {s.name: n for s, n in zip(schedule.workload.statements, names, strict=True)}

@@ -1,65 +1,32 @@
-"""Edits made again in a schedule of another form of their workload: parts of a network in one of
-the whole, and what was made of a workload that edits make, in one of the workload itself.
-"""
+"""Edits made again in a schedule of another workload: parts of a network in one of the whole."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 from hwgen.errors import HwgenError
-from hwgen.passes.compilation import Compilation, Kernel
-from hwgen.passes.decomposing import with_padding
-from hwgen.passes.phased import stages_of
+from hwgen.passes.start import Start
 from hwgen.passes.trees import TreeCompilation, compile_padded
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.schedule.script import Argument, Edit
 from hwgen.polyhedral.tree.edit import refuse
 from hwgen.polyhedral.tree.loop_tree import LoopTree
-from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.workload import Workload
 
-C = TypeVar("C", Compilation, Compilation | TreeCompilation)
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-def again(made: C, workload: Workload, edits: Sequence[Edit]) -> C:
-    """What was made of the workload that edits make, as a kernel of the workload itself.
-
-    Raises:
-        HwgenError: as the primitives and `compile_padded`.
-    """
-    if isinstance(made, TreeCompilation):
-        return joined(workload, made.hardware, [made.schedule], edits)
-    tree = joined(workload, made.hardware, [made.kernel.made.schedule], edits)
-    kernel = Kernel(made.tiling, tree)
-    search = replace(made.search, cycles=kernel.cycles)
-    return replace(made, workload=workload, kernel=kernel, search=search)
-
-
-def joined(
-    workload: Workload,
-    hardware: HardwareSpec,
-    parts: Sequence[Schedule],
-    edits: Sequence[Edit] = (),
-) -> TreeCompilation:
-    """The kernel of all parts, which are of the workload that some edits make.
+def joined(start: Start, parts: Sequence[Schedule]) -> TreeCompilation:
+    """The kernel of all parts, which are of the workload that the start leaves.
 
     Raises:
         HwgenError: as the primitives and `compile_padded`; H413 where the whole has nothing that a
             part's edits are about.
     """
-    schedule = Schedule(workload, hardware)
-    stages = stages_of(schedule)
-    statement = {n: s for s, n in stages.items()}
-    for edit in edits:
-        schedule.apply(edit)
-        for made in schedule.last_edit()[1].results:
-            stages[with_padding(_of(statement, str(edit.arguments[0])))] = made
-    first = schedule.state
+    schedule = start.schedule.copy()
+    first, stages = schedule.state, dict(start.stages)
     with isl.bounded():
         with schedule.batch(blame=False):
             for part in parts:
@@ -70,9 +37,9 @@ def joined(
 def _again(part: Schedule, schedule: Schedule, first: LoopTree, stages: dict[str, str]) -> None:
     """Make a part's edits in the schedule of the whole, of which `first` is the state before all
     edits and `stages` the stages by statement: what has another name there is renamed."""
-    fresh = Schedule(part.workload, part.hardware)
-    state = fresh.state
-    names = {mine: _of(stages, of) for of, mine in stages_of(fresh).items() if mine}
+    fresh = Start.of(part.workload, part.hardware)
+    state = fresh.schedule.state
+    names = {mine: _of(stages, of) for of, mine in fresh.stages.items() if mine}
     names |= _loops(state, first, names)
     for then, edit in part.steps():
         before = schedule.state

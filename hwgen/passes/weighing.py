@@ -1,21 +1,23 @@
 """Narrow integers that units take as products with weights: what a sum of products widens and adds
 need not be brought to the chip as wide integers first.
 
-Weighing is an edit of the schedule (`weigh`); the search sees the workload that the edit makes, and
-its tilings are then replayed on the user's own, where that takes fewer cycles.
+Weighing is an edit of the schedule (`weigh`), made before the search where that takes fewer cycles.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.compilation import Compilation
-from hwgen.passes.inlining import REFUSALS, UnitsOf, replayed, weighed, without
+from hwgen.passes.inlining import REFUSALS, UnitsOf
 from hwgen.passes.phase import Rival, SearchOptions, least_cycles, rearranged_bytes
+from hwgen.passes.start import Start
 from hwgen.polyhedral.match.matching import ranked_matches
 from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.phases import split_phases
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.scop import Scop, build_scop, view_statements
 from hwgen.polyhedral.search.bound import least_work
 from hwgen.polyhedral.search.objective import Measure
@@ -49,15 +51,14 @@ def weight_type(hardware: HardwareSpec) -> str:
     return ""
 
 
-def surely_weighed(
-    workload: Workload, hardware: HardwareSpec, units: UnitsOf, options: SearchOptions
-) -> Compilation | None:
+def surely_weighed(start: Start, units: UnitsOf, options: SearchOptions) -> Compilation | None:
     """A kernel with narrow integers weighed, of what takes longer without, whatever its schedule;
     None where that is not so, or cannot be told."""
+    workload, hardware = start.workload, start.hardware
     if options.objective != "cycles" or len(split_phases(workload)) > 1:
         return None
     with Tolerating(REFUSALS):
-        sketch = _sketch(workload, hardware, ())
+        sketch = _sketch(start)
         if sketch is None or sketch.scop is None:
             return None
         least = least_cycles(workload, hardware)
@@ -69,18 +70,12 @@ def surely_weighed(
     return None
 
 
-def weighed_if_better(
-    made: Compilation,
-    workload: Workload,
-    hardware: HardwareSpec,
-    units: UnitsOf,
-    options: SearchOptions,
-) -> Compilation:
+def weighed_if_better(made: Compilation, units: UnitsOf, options: SearchOptions) -> Compilation:
     """A kernel of a workload, or the same with narrow integers weighed if that is better by the
     objective."""
-    if made.weighed:
+    if made.start.does("weigh"):
         return made
-    sketch = _sketch(workload, hardware, made.inlined)
+    sketch = _sketch(made.start)
     if sketch is None:
         return made
     most = _measured(made, options)
@@ -94,15 +89,11 @@ def weighed_if_better(
 
 
 def weighed_instead(
-    workload: Workload,
-    hardware: HardwareSpec,
-    units: UnitsOf,
-    options: SearchOptions,
-    most: float,
+    start: Start, units: UnitsOf, options: SearchOptions, most: float
 ) -> Compilation | None:
     """A kernel of what units cannot compute without weights, of fewer than `most` cycles; None
     where there is none."""
-    sketch = _sketch(workload, hardware, ())
+    sketch = _sketch(start)
     if sketch is None or sketch.least * WORTH >= most:
         return None
     return sketch.kernel(units, replace(options, objective="cycles"), (most,))
@@ -110,23 +101,18 @@ def weighed_instead(
 
 @dataclass(frozen=True)
 class _Sketch:
-    """A workload, the one in which tensors are computed from products with weights of a type after
-    others are inlined, the scop of that where it is of one phase, and cycles below which no kernel
-    of it gets whose phases follow each other."""
+    """A start of which tensors are computed from products with weights, the scop of that where it
+    is of one phase, and cycles below which no kernel of it gets whose phases follow each other."""
 
-    workload: Workload
-    changed: Workload
-    inlined: tuple[str, ...]
-    weighed: tuple[tuple[str, str], ...]
+    start: Start
     scop: Scop | None
     least: float
 
     def kernel(self, units: UnitsOf, options: SearchOptions, most: Measure) -> Compilation | None:
-        """Its kernel, of the workload itself, if that is less than `most` by the objective."""
+        """Its kernel, if that is less than `most` by the objective."""
         found = None
         with Tolerating(REFUSALS):
-            made = replace(units(self.changed), inlined=self.inlined, weighed=self.weighed)
-            found = replayed(made, self.workload) if _measured(made, options) < most else None
+            found = units(self.start)
         return found if found is not None and _measured(found, options) < most else None
 
 
@@ -137,23 +123,19 @@ def _measured(made: Compilation, options: SearchOptions) -> Measure:
     return options.measure(Rival.of(made.kernel, made.hardware, host, 0))
 
 
-def _sketch(workload: Workload, hardware: HardwareSpec, inlined: tuple[str, ...]) -> _Sketch | None:
-    """What to weigh in a workload: all that can be; None where that is nothing, or where units do
-    not compute it so."""
-    dtype = weight_type(hardware)
+def _sketch(start: Start) -> _Sketch | None:
+    """What to weigh of what is computed: all that can be; None where that is nothing, or where
+    units do not compute it so."""
+    hardware, dtype = start.hardware, weight_type(start.hardware)
     if not dtype:
         return None
-    changed, edits = workload, list[tuple[str, str]]()
-    for tensor in inlined:
-        changed = without(changed, tensor)
-    for tensor in _candidates(changed):
+    changed = start
+    for tensor in _candidates(start.workload):
         with Tolerating(("H413", "H414")):
-            changed = weighed(changed, tensor, dtype)
-            edits.append((tensor, dtype))
-    if not edits:
+            changed = changed.edited(partial(Schedule.weigh, stage=tensor, dtype=dtype))
+    if changed is start:
         return None
-    phases = split_phases(changed)
-    scops = [build_scop(changed if len(phases) == 1 else p.workload) for p in phases]
+    scops = [build_scop(p.workload) for p in split_phases(changed.workload)]
     least = 0.0
     for scop in scops:
         try:
@@ -165,8 +147,7 @@ def _sketch(workload: Workload, hardware: HardwareSpec, inlined: tuple[str, ...]
                 return None
             continue  # Beside others it may have what it lacks alone.
         least += min(least_work(hardware, m) for m in group)
-    only = scops[0] if len(scops) == 1 else None
-    return _Sketch(workload, changed, inlined, tuple(edits), only, least)
+    return _Sketch(changed, scops[0] if len(scops) == 1 else None, least)
 
 
 def _candidates(workload: Workload) -> list[str]:

@@ -91,7 +91,7 @@ def compile_case(
         HwgenError: as `compile_ranked`, where there is no processor or it cannot do the rest; as
             `compile_nest`.
     """
-    from hwgen.pipeline import SearchOptions, compile_workload, otherwise
+    from hwgen.pipeline import SearchOptions, compile_workload, otherwise, rewritten
 
     options = options or SearchOptions()
     if not hardware.units:
@@ -102,7 +102,7 @@ def compile_case(
         try:
             return compile_ranked(workload, hardware, rank, options)
         except HwgenError as error:
-            found = otherwise(workload, hardware, options, error)
+            found = otherwise(rewritten(workload, hardware), options, error)
     check_room(workload, found.program)
     return found
 

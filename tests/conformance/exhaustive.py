@@ -8,7 +8,7 @@ its own, and one or two slots per buffer. Of kernels of several phases, all of t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice, permutations, product
 from pathlib import Path
@@ -17,13 +17,13 @@ from time import process_time
 import hwgen
 from hwgen.errors import HwgenError
 from hwgen.passes.phase import MATCHES
-from hwgen.passes.phased import plans_of, stages_of
+from hwgen.passes.phased import plans_of
+from hwgen.passes.start import Start
 from hwgen.passes.trees import compile_padded
 from hwgen.pipeline import Compilation, build
 from hwgen.polyhedral.match.matching import Match, ranked_matches
 from hwgen.polyhedral.match.operations import Operation
 from hwgen.polyhedral.match.select import select
-from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.schedule.tiling_script import apply_tilings
 from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.search.bound import least_work
@@ -119,13 +119,14 @@ def judge(case: Case, every_match: bool = False) -> Outcome:
     """Compile, then simulate every schedule of the best group of matches, or of all groups that
     the search considers."""
     workload, hardware = case.loaded, case.hardware
-    start = process_time()
+    began = process_time()
     chosen = hwgen.compile_kernel(workload, hardware)
-    seconds = process_time() - start
+    seconds = process_time() - began
     if chosen.phases:
         best, points, refused = _phases(chosen)
         return Outcome(chosen, seconds, points, refused, best, ())
     scop = build_scop(workload)
+    start = Start.of(workload, hardware)
     groups = ranked_matches(scop, select(scop, hardware))
     points = refused = 0
     best: int | None = None
@@ -135,7 +136,7 @@ def judge(case: Case, every_match: bool = False) -> Outcome:
         for tiling in schedules(match):
             points += 1
             try:
-                cycles = build(workload, hardware, scop, Candidate(tiling, 0.0)).cycles
+                cycles = build(start, scop, Candidate(tiling, 0.0)).cycles
             except HwgenError as error:
                 if error.code not in REFUSED:
                     raise
@@ -151,14 +152,16 @@ def judge(case: Case, every_match: bool = False) -> Outcome:
 def _phases(chosen: Compilation) -> tuple[int, int, int]:
     """The best of all schedules of the phases together, with the matches and the tensors on the
     chip that the search has; how many there are, and how many do not run."""
-    workload, hardware = chosen.workload, chosen.hardware
-    scops = [c.scop for c in chosen.phases]
+    start = chosen.start
     cycles: list[int] = []
     refused = 0
     for tilings in product(*(list(schedules(c.match)) for c in chosen.phases)):
-        schedule = Schedule(workload, hardware)
-        spilled = {s.tensor for s in chosen.spills}
-        plans = plans_of(workload, stages_of(schedule), scops, tilings, spilled)
+        schedule = start.schedule.copy()
+        kernels = [
+            replace(c, kernel=replace(c.kernel, tiling=t))
+            for c, t in zip(chosen.phases, tilings, strict=True)
+        ]
+        plans = plans_of(start, start.stages, kernels, chosen.spills)
         try:
             apply_tilings(schedule, plans)
             cycles.append(compile_padded(schedule).cycles)

@@ -28,6 +28,7 @@ from hwgen.passes.pieces import hand_over
 from hwgen.passes.pipelining import pipelined
 from hwgen.passes.scripting import compile_script
 from hwgen.passes.sliding import instances, slides
+from hwgen.passes.start import Start
 from hwgen.passes.trees import TreeCompilation, compile_tree
 from hwgen.pipeline import compile_kernel, compile_workload
 from hwgen.polyhedral.schedule.schedule import Schedule
@@ -88,9 +89,9 @@ def test_no_intermediate_leaves_the_chip(name: str, sizes: dict[str, int], cycle
 
 def test_blocks_of_one_unit_are_looked_at_where_a_few_cycles_count(mutate: Mutate) -> None:
     """Its tiles say all that blocks of a long kernel could, which sums once on one unit."""
-    looked: list[Workload] = []
+    looked: list[Start] = []
 
-    def none(seen: Workload, *_: object) -> None:
+    def none(seen: Start, *_: object) -> None:
         looked.append(seen)
 
     mutate(fusing, "fused", none)
@@ -120,9 +121,9 @@ def test_what_is_too_large_is_computed_in_blocks(
     def refuse(*_: object, **__: object) -> Compilation:
         raise refused("H616")
 
-    monkeypatch.setattr(pipeline, "compile_kernel", refuse)
+    monkeypatch.setattr(pipeline, "_searched", refuse)
     units = partial(compile_kernel, hardware=hardware)
-    assert in_blocks(given, hardware, units, SearchOptions(), refused("H301")) is None
+    assert in_blocks(Start.of(given, hardware), units, SearchOptions(), refused("H301")) is None
     found = compile_workload(given, hardware)
     assert isinstance(found, TreeCompilation)
     examine(found, draw_inputs(given, 1))
@@ -160,9 +161,13 @@ def test_each_byte_crosses_the_bus_once() -> None:
 def test_kernels_are_right(chip: str, name: str, sizes: dict[str, int]) -> None:
     """Also where the last block is shorter than the others."""
     hardware = load_hardware(CHIPS / f"{chip}.yaml")
-    found = fused(workload(name, **sizes), hardware)
+    found = fused(Start.of(workload(name, **sizes), hardware))
     assert found is not None
     examine(found, draw_inputs(found.workload, 3), "both")
+
+
+def start(given: Workload) -> Start:
+    return Start.of(given, NPU)
 
 
 CONVOLUTIONS = ROOT / "workloads" / "schedules" / "two_convolutions.yaml"
@@ -170,14 +175,14 @@ CONVOLUTIONS = ROOT / "workloads" / "schedules" / "two_convolutions.yaml"
 
 def test_rows_that_blocks_share_are_loaded_and_computed_once() -> None:
     """9 rows are no multiple of any block's; each window reads two rows of the block before."""
-    found = fused(load_workload(CONVOLUTIONS, {"H": 9, "W": 6, "C": 20}), NPU)
+    found = fused(start(load_workload(CONVOLUTIONS, {"H": 9, "W": 6, "C": 20})))
     assert found is not None
     assert {m.times for m in off_chip_traffic(found.program, NPU, found.workload)} == {1}
     examine(found, draw_inputs(found.workload, 3), "both")
 
 
 def test_what_slides_is_counted_once() -> None:
-    schedule = begun(load_workload(CONVOLUTIONS, {"H": 8, "W": 6, "C": 20}), NPU, Sketch(0, 2))
+    schedule = begun(start(load_workload(CONVOLUTIONS, {"H": 8, "W": 6, "C": 20})), Sketch(0, 2))
     (block,) = Sketch(0, 2).loops(schedule)
     assert slides(schedule.state, [block])
     for name in ("t", "h"):
@@ -209,20 +214,20 @@ def test_its_script_makes_the_same_kernel() -> None:
 def test_a_kernel_near_its_bound_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     made = compile_kernel(workload("gemm"), load_hardware(CHIPS / "vta.yaml"))
     monkeypatch.setattr(fusing, "fused", None)
-    assert fused_if_better(made) is made
+    assert fused_if_better(made.start, made) is made
 
 
 def test_a_kernel_that_is_faster_stays() -> None:
     made = compile_kernel(workload("mlp"), NPU)
     assert isinstance(made, Compilation)
-    assert fused_if_better(made) is made
-    assert fused(made.workload, NPU, most=(made.cycles,)) is None
+    assert fused_if_better(made.start, made) is made
+    assert fused(made.start, most=(made.cycles,)) is None
 
 
 def test_blocks_that_compute_the_same_again_are_not_looked_at() -> None:
     """Blocks along the features of the last layer need all of those before."""
-    layers = workload("mlp", M=64)
-    rows, features = (fusing.begun(layers, NPU, s) for s in (Sketch(0, 8), Sketch(1, 4)))
+    layers = start(workload("mlp", M=64))
+    rows, features = (fusing.begun(layers, s) for s in (Sketch(0, 8), Sketch(1, 4)))
     assert fusing._once(rows, Sketch(0, 8))
     assert not fusing._once(features, Sketch(1, 4))
 
@@ -235,9 +240,9 @@ def test_a_limit_of_the_search_is_one_of_shared_loops_too(monkeypatch: pytest.Mo
         return compile_tree(schedule)
 
     monkeypatch.setattr(fusing, "compile_tree", compiled)
-    assert fused(workload("mlp", M=512), NPU, SearchOptions(work=1)) is not None
+    assert fused(start(workload("mlp", M=512)), SearchOptions(work=1)) is not None
     assert len(made) == 1
-    fused(workload("mlp", M=512), NPU)
+    fused(start(workload("mlp", M=512)))
     assert len(made) > 4
     assert len({*made[1:]}) == len(made[1:])  # None of them twice.
 
@@ -247,8 +252,9 @@ def test_a_limit_of_the_search_is_one_of_shared_loops_too(monkeypatch: pytest.Mo
 
 def test_a_pipeline_keeps_its_busiest_unit_at_work() -> None:
     """Three layers, whose matrix and vector unit wait for each other without one."""
-    schedule = begun(workload("mlp", M=1024), NPU, Sketch(0, 64))
-    completion = fusing.Completion(schedule, fusing.DEFAULTS)
+    layers = start(workload("mlp", M=1024))
+    schedule = begun(layers, Sketch(0, 64))
+    completion = fusing.Completion(schedule, fusing.DEFAULTS, layers)
     loops = Sketch(0, 64).loops(schedule)
     plain = completion.made(fusing.Choice(loops, "whole", completion.covers(loops)[0]))
     made = pipelined(plain).kernel
@@ -276,13 +282,14 @@ def test_dimensions_without_a_loop_of_their_own_have_no_blocks(
     tensors = {"x": "float32[40]", "t": "float32[40]", "y": shape}
     compute = ["t[n] = x[n] * 2", statement]
     given = parse_workload({"name": "k", "tensors": tensors, "compute": compute})
-    assert (fused(given, NPU) is not None) == blocks
+    assert (fused(start(given)) is not None) == blocks
 
 
 def test_slots_without_room_are_not_compiled() -> None:
     """What is left out for its room alone would be refused for that."""
-    schedule = begun(workload("mlp", M=1024), NPU, Sketch(0, 128))
-    completion = fusing.Completion(schedule, fusing.DEFAULTS)
+    layers = start(workload("mlp", M=1024))
+    schedule = begun(layers, Sketch(0, 128))
+    completion = fusing.Completion(schedule, fusing.DEFAULTS, layers)
     loops = Sketch(0, 128).loops(schedule)
     plain = completion.made(fusing.Choice(loops, "whole", completion.covers(loops)[0]))
     (band,) = pipelining._bands(plain.schedule.resolved)
@@ -329,8 +336,8 @@ def test_pieces_that_no_loop_has_are_refused() -> None:
 
 def _in_rows(given: Workload) -> TreeCompilation:
     """A kernel whose stages share a loop over blocks of 16 rows."""
-    schedule = begun(given, NPU, Sketch(0, 16))
-    completion = fusing.Completion(schedule, fusing.DEFAULTS)
+    schedule = begun(start(given), Sketch(0, 16))
+    completion = fusing.Completion(schedule, fusing.DEFAULTS, start(given))
     loops = Sketch(0, 16).loops(schedule)
     return completion.made(fusing.Choice(loops, "whole", completion.covers(loops)[0]))
 
@@ -338,20 +345,20 @@ def _in_rows(given: Workload) -> TreeCompilation:
 def test_heads_are_outside_of_rows_where_each_has_its_keys() -> None:
     """Of rows of all heads, each block would need all keys again; what all heads share stays."""
     heads = load_workload(BENCHMARKS / "multi_head_attention.yaml", {"L": 64, "A": 2, "D": 16})
-    assert fusing._apart(heads, NPU, Sketch(0, 8)) == (1,)
-    assert fusing._apart(workload("attention", L=64), NPU, Sketch(0, 8)) == ()
+    assert fusing._apart(start(heads), Sketch(0, 8)) == (1,)
+    assert fusing._apart(start(workload("attention", L=64)), Sketch(0, 8)) == ()
     text = {
         "name": "shared",
         "tensors": {"x": "float32[64, 2, 16]", "w": "float32[16, 16]", "s": "float32[64, 2, 16]",
                     "y": "float32[64, 2, 16]"},
         "compute": ["s[i, a, d] += x[i, a, k] * w[k, d]", "y[i, a, d] = max(s[i, a, d], 0)"],
     }  # fmt: skip
-    assert fusing._apart(parse_workload(text), NPU, Sketch(0, 8)) == ()
+    assert fusing._apart(start(parse_workload(text)), Sketch(0, 8)) == ()
 
 
 def test_heads_one_after_the_other_are_right() -> None:
     heads = load_workload(BENCHMARKS / "multi_head_attention.yaml", {"L": 40, "A": 2, "D": 16})
-    schedule = begun(heads, NPU, Sketch(0, 8, outer=(1,)))
+    schedule = begun(start(heads), Sketch(0, 8, outer=(1,)))
     assert schedule is not None
     assert schedule.get_loops("y")[0] == "y_a_o"
     made = complete_script(heads, NPU, schedule.trace(), options=QUICK)

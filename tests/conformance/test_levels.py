@@ -50,7 +50,7 @@ def found(m: int, n: int, k: int) -> Compilation:
 
 def built(kernel: Compilation, tiling: Tiling) -> Compilation:
     """The same with another tiling."""
-    made = build(kernel.workload, kernel.hardware, kernel.scop, Candidate(tiling, 0.0))
+    made = build(kernel.start, kernel.scop, Candidate(tiling, 0.0))
     return replace(kernel, kernel=made)
 
 

@@ -17,6 +17,7 @@ from hwgen.passes.network import _Network, in_parts
 from hwgen.passes.phase import DEFAULTS
 from hwgen.passes.scripting import compile_script
 from hwgen.passes.spilling import ALL_KEPT, Choice, Refused, cheapest
+from hwgen.passes.start import Start
 from hwgen.passes.trees import TreeCompilation
 from hwgen.pipeline import compile_kernel, compile_workload
 from hwgen.polyhedral.phases import split_phases
@@ -109,7 +110,7 @@ def test_without_shared_loops_there_are_no_parts(monkeypatch: pytest.MonkeyPatch
         pass
 
     monkeypatch.setattr(networks, "fused", none)
-    assert in_parts(scores(), NPU, refuse, DEFAULTS) is None
+    assert in_parts(Start.of(scores(), NPU), refuse, DEFAULTS) is None
 
 
 # What phases one after the other let go

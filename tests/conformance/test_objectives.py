@@ -18,6 +18,7 @@ from hwgen.passes.cache import ScheduleCache
 from hwgen.passes.compilation import Kernel, build
 from hwgen.passes.compiled import Compiled
 from hwgen.passes.phase import SearchOptions
+from hwgen.passes.start import Start
 from hwgen.pipeline import compile_workload
 from hwgen.polyhedral.match.matching import match
 from hwgen.polyhedral.match.select import select
@@ -87,7 +88,7 @@ def test_the_closed_form_counts_what_kernels_move(
     kernels: list[tuple[Candidate, Kernel]] = []
     for candidate in found.candidates:
         try:
-            kernels.append((candidate, build(loaded, hardware, scop, candidate)))
+            kernels.append((candidate, build(Start.of(loaded, hardware), scop, candidate)))
         except HwgenError as error:
             if error.code not in LIMITS:
                 raise
@@ -115,7 +116,7 @@ def test_no_schedule_moves_less(given: Case) -> None:
     least: tuple[int, int] | None = None
     for tiling in schedules(made.match):
         try:
-            kernel = build(given.loaded, given.hardware, made.scop, Candidate(tiling, 0.0))
+            kernel = build(made.start, made.scop, Candidate(tiling, 0.0))
         except HwgenError as error:
             if error.code not in REFUSED:
                 raise

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hwgen.passes.decomposing import decomposed
 from hwgen.passes.fusing import fused
 from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.passes.scripting import compile_script
-from hwgen.pipeline import compile_kernel, compile_workload
+from hwgen.pipeline import compile_kernel, compile_workload, rewritten
 from hwgen.polyhedral.tree.padding import box_of
 from hwgen.spec.expression import Call
 from hwgen.spec.load import load_hardware, load_workload, make_workload
@@ -44,7 +43,7 @@ def test_a_residual_block_is_right(sizes: dict[str, int]) -> None:
 
 
 def test_padding_written_in_two_statements_is_the_same() -> None:
-    given, _ = decomposed(block(H=4, W=4, C=4))
+    given = rewritten(block(H=4, W=4, C=4), NPU).workload
     one = compile_kernel(given, NPU, options=QUICK)
     other = compile_kernel(block(H=4, W=4, C=4), NPU, options=QUICK)
     assert one.cycles == other.cycles
@@ -54,11 +53,11 @@ def test_padding_written_in_two_statements_is_the_same() -> None:
 @THOROUGH
 def test_it_may_come_in_blocks() -> None:
     """Each block, of rows or of columns, sets its own borders."""
-    given, _ = decomposed(block(H=12, W=10, C=8))
-    found = fused(given, NPU)
+    given = rewritten(block(H=12, W=10, C=8), NPU)
+    found = fused(given)
     assert found is not None
-    assert re.search(r"s\.compute_at\('rp_2', y_[hw]_o\)", found.script)
-    examine(found, draw_inputs(given, 3))
+    assert re.search(r"s\.compute_at\(rp_pad, y_[hw]_o\)", found.script)
+    examine(found, draw_inputs(given.given, 3))
 
 
 def test_a_processor_has_loops_without_a_condition() -> None:

@@ -14,13 +14,13 @@ from hwgen.completing import complete_script
 from hwgen.errors import HwgenError
 from hwgen.passes.compilation import Kernel, build
 from hwgen.passes.scripting import compile_script
+from hwgen.passes.start import Start
 from hwgen.passes.trees import TreeCompilation
 from hwgen.pipeline import Compilation, SearchOptions, compile_kernel
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.schedule.tiling_script import apply_tiling
 from hwgen.polyhedral.scop import Scop
 from hwgen.polyhedral.search.search import Candidate
-from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, make_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
@@ -328,13 +328,11 @@ def test_a_schedule_beyond_a_limit_leaves_the_others(monkeypatch: pytest.MonkeyP
     hardware = load_hardware(ROOT / "hw_specs" / "npu_shared_buffer.yaml")
     tried: list[Candidate] = []
 
-    def first_refused(
-        wanted: Workload, chip: HardwareSpec, scop: Scop, candidate: Candidate
-    ) -> Kernel:
+    def first_refused(start: Start, scop: Scop, candidate: Candidate) -> Kernel:
         tried.append(candidate)
         if len(tried) == 1:
             raise HwgenError("H502", "buffers exceed a memory")
-        return build(wanted, chip, scop, candidate)
+        return build(start, scop, candidate)
 
     monkeypatch.setattr(completing, "build", first_refused)
     found = complete_script(workload, hardware, "\n".join(TILES), options=QUICK)

@@ -21,6 +21,7 @@ from hwgen.model.weights import images_of
 from hwgen.passes.compilation import Compilation
 from hwgen.passes.phase import compile_phase
 from hwgen.passes.scripting import compile_script
+from hwgen.passes.start import Start
 from hwgen.passes.weighing import surely_weighed
 from hwgen.pipeline import SearchOptions, compile_kernel, compile_workload
 from hwgen.spec.hardware import HardwareSpec
@@ -48,6 +49,11 @@ def added() -> Compilation:
     return compile_kernel(workload, vta())
 
 
+def _weighed(made: Compilation) -> list[tuple[object, ...]]:
+    """Stages and types that were weighed before the search."""
+    return [e.arguments for e in made.start.schedule.edits() if e.primitive == "weigh"]
+
+
 def _workload(m: int, n: int, *compute: str) -> Workload:
     sizes = {"M": m, "N": n}
     return make_workload("drawn", sizes=sizes, tensors=NARROW, compute=compute)
@@ -57,10 +63,10 @@ def test_a_residual_connection_is_added_by_the_matrix_unit() -> None:
     """Three cycles of the store unit an entry: that is the bound, and not the elements brought at
     four bytes each."""
     made = added()
-    assert made.weighed == (("c", "int8"),)
+    assert _weighed(made) == [("c", "int8")]
     assert made.cycles <= 6100
     assert made.bound.cycles <= 5100
-    plain = compile_phase(made.workload, vta(), SearchOptions())
+    plain = compile_phase(Start.of(made.workload, vta()), SearchOptions())
     assert plain.cycles > 3 * made.cycles
     examine(made, draw_inputs(made.workload, 1), ENGINE)
 
@@ -69,7 +75,8 @@ def test_what_nothing_unweighed_can_beat_is_the_same_without_a_look(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = added()
-    assert surely_weighed(made.workload, vta(), _never, SearchOptions(objective="traffic")) is None
+    start = Start.of(made.workload, vta())
+    assert surely_weighed(start, _never, SearchOptions(objective="traffic")) is None
     monkeypatch.setattr(pipeline, "surely_weighed", Mock(return_value=None))
     looked_at = compile_kernel(made.workload, vta())
     assert (looked_at.source, looked_at.bound) == (made.source, made.bound)
@@ -77,10 +84,10 @@ def test_what_nothing_unweighed_can_beat_is_the_same_without_a_look(
 
 def test_what_may_be_as_fast_unweighed_is_looked_at() -> None:
     product = load_workload(ROOT / "workloads" / "gemm.yaml", {"M": 16, "N": 16, "K": 16})
-    assert surely_weighed(product, vta(), _never, SearchOptions()) is None
+    assert surely_weighed(Start.of(product, vta()), _never, SearchOptions()) is None
 
 
-def _never(_: Workload) -> Compilation:
+def _never(_: Start) -> Compilation:
     raise AssertionError("looked at")
 
 
@@ -169,7 +176,7 @@ def test_what_units_alone_could_not_compute() -> None:
     workload = _workload(56, 256, "c[m, n] = int8(clip(a[m, n] - b[m, n], -128, 127))")
     made = compile_workload(workload, vta())
     assert isinstance(made, Compilation)
-    assert made.weighed
+    assert _weighed(made)
     assert not made.program.codes
     assert {i.supplied for i in made.program.images} == {None, 1, -1}
     examine(made, draw_inputs(workload, 2), ENGINE)
@@ -190,8 +197,8 @@ def test_a_residual_behind_a_sum() -> None:
         ],
     )
     made = compile_kernel(workload, vta())
-    assert made.weighed == (("c", "int8"),)
-    assert made.cycles < compile_phase(workload, vta(), SearchOptions()).cycles
+    assert _weighed(made) == [("c", "int8")]
+    assert made.cycles < compile_phase(Start.of(workload, vta()), SearchOptions()).cycles
     examine(made, draw_inputs(workload, 3), ENGINE)
 
 
@@ -201,7 +208,7 @@ def test_floats_are_not_weighed() -> None:
     )
     chip = load_hardware(ROOT / "hw_specs" / "npu_shared_buffer.yaml")
     made = compile_kernel(workload, chip, options=QUICK)
-    assert not made.weighed
+    assert not _weighed(made)
 
 
 def _with_weights(program: Program, number: int) -> Program:

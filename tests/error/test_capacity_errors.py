@@ -16,6 +16,7 @@ from hwgen.passes.phase import DEFAULTS
 from hwgen.passes.phased import PhaseSearch
 from hwgen.passes.scripting import compile_schedule, compile_script
 from hwgen.passes.spilling import ALL_KEPT, Refused
+from hwgen.passes.start import Start
 from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.phases import split_phases
@@ -273,7 +274,7 @@ def test_of_a_search_the_memory_must_grow_so_much() -> None:
 def kept(workload: Workload, hardware: HardwareSpec) -> HwgenError | None:
     """Why a kernel is refused whose tensors all stay on the chip; None where it is not."""
     with isl.bounded():
-        phases = PhaseSearch(workload, hardware, split_phases(workload), DEFAULTS)
+        phases = PhaseSearch(Start.of(workload, hardware), split_phases(workload), DEFAULTS)
         found = phases.attempt(ALL_KEPT)
     return found.error if isinstance(found, Refused) else None
 

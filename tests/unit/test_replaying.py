@@ -1,4 +1,4 @@
-"""Edits made again in another form of their workload, or told that they cannot be."""
+"""Edits made again in the schedule of a whole network, or told that they cannot be."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from hwgen import pipeline
 from hwgen.errors import HwgenError
 from hwgen.passes import replaying
 from hwgen.passes.replaying import joined
-from hwgen.pipeline import compile_workload
+from hwgen.passes.start import Start
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.schedule.script import Edit
 from hwgen.spec.load import load_hardware, make_workload
 from hwgen.spec.workload import Workload
-from hwgen.verify.data import draw_inputs
-from hwgen.verify.examine import examine
 from tests.conftest import Mutate
 
 SPECS = Path(__file__).parents[2] / "hw_specs"
@@ -37,14 +34,14 @@ def chain(*names: str) -> Workload:
 def test_a_part_is_made_again() -> None:
     part = Schedule(chain("x", "y"), CPU)
     part.split("i", factor=4)
-    assert str(joined(chain("x", "y"), CPU, [part]).schedule) == str(part)
+    assert str(joined(Start.of(chain("x", "y"), CPU), [part]).schedule) == str(part)
 
 
 def test_a_part_of_another_workload_is_refused() -> None:
     part = Schedule(chain("x", "y", "z"), CPU)
     part.split("i", factor=4)
     with pytest.raises(HwgenError, match="nothing like S1") as caught:
-        joined(chain("x", "y"), CPU, [part])
+        joined(Start.of(chain("x", "y"), CPU), [part])
     assert caught.value.code == "H413"
 
 
@@ -57,29 +54,5 @@ def test_an_edit_that_makes_less_is_refused(mutate: Mutate) -> None:
 
     mutate(replaying, "_renamed", other)
     with pytest.raises(HwgenError, match=f"{outer}, {inner}") as caught:
-        joined(chain("x", "y"), CPU, [part])
+        joined(Start.of(chain("x", "y"), CPU), [part])
     assert caught.value.code == "H413"
-
-
-def test_what_cannot_be_made_again_is_compiled_as_it_is(mutate: Mutate) -> None:
-    given = make_workload(
-        "padded",
-        tensors={"x": "float32[8]", "h": "float32[8]", "p": "float32[10]", "y": "float32[10]"},
-        compute=[
-            "h[i] = max(x[i], 0)",
-            "p[i] = select(i >= 1 and i < 9, h[i - 1], 0.0)",
-            "y[i] = p[i] + 1.0",
-        ],
-    )
-    assert "decompose_padding" in compile_workload(given, AVX2).script
-    asked: list[str] = []
-
-    def refused(_: object, found: Workload, __: object) -> None:
-        asked.append(found.name)
-        raise replaying.differ("a name", "another")
-
-    mutate(pipeline, "again", refused)
-    made = compile_workload(given, AVX2)
-    assert asked
-    assert "decompose_padding" not in made.script
-    examine(made, draw_inputs(given, 3), "both")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hwgen.errors import HwgenError
 from hwgen.model.reference import run_reference
-from hwgen.passes.inlining import weighed
+from hwgen.passes.start import Start
 from hwgen.passes.weighing import weight_type
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.tree.build import build_state
@@ -63,9 +63,15 @@ def _drawn(value: str) -> Workload | None:
         return None
 
 
+def _start(workload: Workload) -> Start:
+    """A workload on vta with c weighed."""
+    start = Start.of(workload, load_hardware(ROOT / "hw_specs" / "vta.yaml"))
+    return start.edited(lambda s: s.weigh("c", "int8"))
+
+
 def _weighed(workload: Workload) -> Workload | None:
     try:
-        return weighed(workload, "c", "int8")
+        return _start(workload).workload
     except HwgenError as error:
         refused = error
     assert refused.code == "H413"
@@ -119,9 +125,9 @@ def test_what_is_not_weighed(value: str) -> None:
 
 
 def test_a_workload_is_weighed_as_its_schedule_is() -> None:
-    changed = weighed(NARROW, "c", "int8")
-    s = Schedule(NARROW, load_hardware(ROOT / "hw_specs" / "vta.yaml"))
-    names = s.weigh("c", "int8")
+    start = _start(NARROW)
+    changed, s = start.workload, start.schedule
+    names = s.last_edit()[1].results
     assert {t.name for t in changed.tensors if t.supplied is not None} == {*names}
     assert changed.inputs == NARROW.inputs
     assert [x.value for x in changed.statements] == [s.state.stage[n].value for n in ("c", "d")]

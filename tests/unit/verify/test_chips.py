@@ -64,7 +64,7 @@ def compiling(monkeypatch: pytest.MonkeyPatch) -> Callable[[Compile], None]:
             try:
                 return compiled(workload, hardware, 0)
             except HwgenError as error:
-                return pipeline.otherwise(workload, hardware, options, error)
+                return pipeline.otherwise(pipeline.rewritten(workload, hardware), options, error)
 
         monkeypatch.setattr(examine, "compile_ranked", compiled)
         monkeypatch.setattr(pipeline, "compile_workload", best)
