@@ -10,7 +10,8 @@ one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 
 from hwgen.autoschedule.search import autoschedule
 from hwgen.codegen.program import Program
@@ -28,7 +29,7 @@ from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.schedule.tiling_script import apply_tilings
 from hwgen.polyhedral.scop import view_statements
 from hwgen.polyhedral.tree.cost import estimate_nest
-from hwgen.polyhedral.tree.parting import in_planes, planes_for, written_whole
+from hwgen.polyhedral.tree.planes import planes_for, written_whole
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Statement, Workload
 
@@ -62,19 +63,18 @@ def compile_beside(
 
 @dataclass
 class _Hosting:
-    """`workload`: that of the start with its tensors `parted`, in planes of a type."""
+    """`start`: with the sums that leave the chip in planes."""
 
     start: Start
     units: CompileUnits
-    workload: Workload = field(init=False)
-    parted: dict[str, str] = field(default_factory=dict[str, str])
-
-    def __post_init__(self) -> None:
-        self.workload = self.start.workload
 
     @property
     def hardware(self) -> HardwareSpec:
         return self.start.hardware
+
+    @property
+    def workload(self) -> Workload:
+        return self.start.workload
 
     def groups(self) -> list[_Group]:
         """Statements by who runs them."""
@@ -137,21 +137,18 @@ class _Hosting:
             if not parted or not any(s.accumulates for s in mine[:count]):
                 count -= 1
                 continue
-            workload = self.workload
+            start = self.start
             for tensor, dtype in parted.items():
-                workload = in_planes(workload, tensor, dtype)
-            new = {s.name: s for s in workload.statements}
-            own = [new.pop(s.name) for s in mine[:count]]
-            known = {s.name for s in self.workload.statements}
-            added = [s for n, s in new.items() if n not in known]
-            first = [*own, *(s for s in added if s.target.tensor not in parted)]
-            left = [*(s for s in added if s.target.tensor in parted), *mine[count:]]
-            made = self._made(
-                phase_of(workload, [*before, first, left, *map(list, later)], len(before))
-            )
+                start = start.edited(partial(Schedule.planes, tensor=tensor, dtype=dtype))
+            others = [s for g in (*before, *rest, *later) for s in g]
+            others += view_statements(self.workload)
+            inside = [s for s in start.workload.statements if s not in others]
+            first = [s for s in inside if s.target.tensor not in parted]
+            left = [*(s for s in inside if s.target.tensor in parted), *mine[count:]]
+            phase = phase_of(start.workload, [*before, first, left, *map(list, later)], len(before))
+            made = self._made(phase)
             if isinstance(made, Compilation):
-                self.workload = workload
-                self.parted |= parted
+                self.start = start
                 return first, left, made
             count = _fewer(mine, count, made)
         return None
@@ -250,21 +247,11 @@ class _Hosting:
 
     def compiled(self, groups: Sequence[_Group]) -> Compilation | TreeCompilation:
         """One kernel of all groups."""
-        schedule, known = self.start.schedule.copy(), self.start.stages
-        for tensor, dtype in self.parted.items():
-            schedule.planes(tensor, dtype)
-        last = {s.target.tensor: s for s in self.workload.statements}
-        stages = {
-            s.name: known.get(s.name, "") if s is not last[s.target.tensor] else s.target.tensor
-            for s in self.workload.statements
-        }
+        schedule, stages = self.start.schedule.copy(), self.start.stages
         kernels = [g.made for g in groups if g.made is not None]
         for edit in (e for made in kernels for e in made.start.schedule.edits()):
             schedule.apply(edit)
-        plans = [
-            plan for made in kernels
-            for plan in plans_of(made.start, stages, made.parts, made.spills)
-        ]  # fmt: skip
+        plans = [p for k in kernels for p in plans_of(k.start, stages, k.parts, k.spills)]
         apply_tilings(schedule, plans)
         made = self._with_nests(schedule)
         if not kernels:

@@ -14,14 +14,50 @@ from hwgen.polyhedral.tree.copies import cache_write
 from hwgen.polyhedral.tree.edit import check_tensor, find_stage, refuse
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage, Storage, Tensor
 from hwgen.polyhedral.tree.placement import nest_beside
-from hwgen.spec.expression import DTYPES, Access, Binary, Cast, Const, Expr, Name, add, multiply
+from hwgen.spec.expression import (
+    DTYPES,
+    Access,
+    Binary,
+    Cast,
+    Const,
+    Expr,
+    Name,
+    add,
+    multiply,
+    walk,
+)
+from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.typecheck import integer_range, is_float
+from hwgen.spec.workload import Workload
 
 
 def narrower(wide: str, narrow: str) -> bool:
     """Whether values of a type have planes of another."""
     signed = all(not is_float(t) and integer_range(t)[0] < 0 for t in (wide, narrow))
     return signed and DTYPES[narrow] < DTYPES[wide]
+
+
+def planes_for(hardware: HardwareSpec, dtype: str) -> str:
+    """The type of which planes of another leave the chip: the widest; "" where there is none, or
+    where calls store the other as it is."""
+    stored = {
+        o.dtype
+        for i in hardware.intrinsics
+        for o in i.operands
+        if o.access != "read" and hardware.is_offchip(o.memory)
+    }
+    if dtype in stored:
+        return ""
+    found = (d for d in stored if narrower(dtype, d))
+    return max(found, key=lambda d: (DTYPES[d], d), default="")
+
+
+def written_whole(workload: Workload, tensor: str) -> bool:
+    """Whether no other statement reads a tensor before the last one has written it."""
+    last = max(n for n, s in enumerate(workload.statements) if s.target.tensor == tensor)
+    others = (s for s in workload.statements[:last] if s.target.tensor != tensor)
+    read = (a for s in others for a in walk(s.value) if isinstance(a, Access))
+    return all(a.tensor != tensor for a in read)
 
 
 def parts_of(value: Expr, wide: str, narrow: str) -> tuple[Expr, ...]:
@@ -43,7 +79,7 @@ def whole_of(planes: Sequence[Expr], wide: str, narrow: str) -> Expr:
     return total
 
 
-def plane_names(tensor: str, wide: str, narrow: str, taken: Iterable[str]) -> tuple[str, ...]:
+def _names(tensor: str, wide: str, narrow: str, taken: Iterable[str]) -> tuple[str, ...]:
     """What the tensor before it is parted is called, and its planes."""
     used = set(taken)
     planes = (f"{tensor}_plane{q}" for q in range(DTYPES[wide] // DTYPES[narrow]))
@@ -67,7 +103,7 @@ def planes(state: LoopTree, tensor: str, dtype: str) -> tuple[LoopTree, tuple[st
             "signed integers narrower than the tensor's",
             f"cache_write({tensor!r}, memory)",
         )
-    whole, *names = plane_names(tensor, wide, dtype, state.tensor)
+    whole, *names = _names(tensor, wide, dtype, state.tensor)
     made, _ = cache_write(state, tensor, "", "", (), whole)
     copy = made.stage[tensor]
     if copy.over:

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hwgen.model.reference import run_reference
+from hwgen.passes.start import Start
 from hwgen.polyhedral.schedule.schedule import Schedule
-from hwgen.polyhedral.tree.parting import in_planes, planes_for, written_whole
-from hwgen.polyhedral.tree.planes import narrower, parts_of, whole_of
+from hwgen.polyhedral.tree.planes import narrower, parts_of, planes_for, whole_of, written_whole
 from hwgen.spec.expression import DTYPES, Access, Cast, Const, evaluate, map_accesses, rewrite
 from hwgen.spec.load import load_hardware, make_workload
 from hwgen.spec.typecheck import integer_range
@@ -66,10 +66,10 @@ def test_what_chips_store_in_planes() -> None:
     assert planes_for(gemmini, "int32") == ""
 
 
-def test_a_workload_and_its_schedule_have_the_same_parts() -> None:
-    parted = in_planes(WIDE, "b", "int8")
+def test_the_workload_that_planes_leave_is_the_same() -> None:
     s = start(WIDE)
     names = s.planes("b", "int8")
+    parted = Start(s).workload
     assert {t.name for t in parted.tensors} == {t.name for t in s.state.tensors}
     assert {s.target.tensor for s in parted.statements} == {*names, "b", "c"}
     inputs = {"a": np.random.default_rng(0).integers(-128, 128, (8, 48), np.int8)}
@@ -96,4 +96,4 @@ def test_names_that_are_taken_are_left() -> None:
     )
     s = Schedule(taken, load_hardware(ROOT / "hw_specs" / "cpu_generic.yaml"))
     assert s.planes("b", "int16") == ("b_whole_1", "b_plane0", "b_plane1")
-    assert "b_whole_1" in in_planes(taken, "b", "int16").tensor
+    assert "b_whole_1" in Start(s).workload.tensor
