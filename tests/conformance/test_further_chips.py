@@ -212,7 +212,7 @@ def test_kernels_are_right_and_minimal(spec: str, name: str, shape: tuple[int, i
 
 
 @needs_compiler
-@pytest.mark.parametrize(("spec", "name", "shape"), SHIMMED)
+@pytest.mark.parametrize(("spec", "name", "shape"), tiered(SHIMMED, SHIMMED[::3]))
 def test_emitted_c_runs_on_the_chip(
     spec: str, name: str, shape: tuple[int, int, int], tmp_path: Path
 ) -> None:

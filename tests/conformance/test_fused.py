@@ -128,6 +128,7 @@ def test_what_is_too_large_is_computed_in_blocks(
     examine(found, draw_inputs(given, 1))
 
 
+@THOROUGH
 def test_a_softmax_loads_its_rows_once() -> None:
     tensors = {"x": "float32[64, 200]", "top": "float32[64]", "e": "float32[64, 200]"}
     tensors |= {"z": "float32[64]", "y": "float32[64, 200]"}
@@ -196,6 +197,7 @@ def test_a_chain_of_windows_is_one_loop_over_rows() -> None:
     assert found.cycles <= 332_000
 
 
+@THOROUGH
 def test_its_script_makes_the_same_kernel() -> None:
     found = shared("mlp", M=128)
     again = compile_script(found.workload, NPU, found.schedule.trace())
@@ -349,6 +351,7 @@ def test_heads_are_outside_of_rows_where_each_has_its_keys() -> None:
     assert fusing._apart(parse_workload(text), NPU, Sketch(0, 8)) == ()
 
 
+@THOROUGH
 def test_heads_one_after_the_other_are_right() -> None:
     heads = load_workload(BENCHMARKS / "multi_head_attention.yaml", {"L": 40, "A": 2, "D": 16})
     schedule = begun(heads, NPU, Sketch(0, 8, outer=(1,)))

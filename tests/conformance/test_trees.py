@@ -230,7 +230,7 @@ def fewer() -> list[tuple[str, str]]:
 FEWER = list(fewer())
 
 
-@pytest.mark.parametrize(("script", "without"), tiered(FEWER, FEWER[::3] + FEWER[-1:]))
+@pytest.mark.parametrize(("script", "without"), tiered(FEWER, FEWER[::7] + FEWER[-1:]))
 def test_with_fewer_slots_or_no_shifts_it_is_slower_or_larger(script: str, without: str) -> None:
     """A buffer whose slots no longer suffice for the shifts lives further out: it holds what all
     iterations of a loop use, each its own entries, or is waited for."""

@@ -184,7 +184,7 @@ def verdict(text: Text, rank: int = 0, batch: int = 1) -> str:
     ("name", "batch"),
     tiered(
         [*((n, 1) for n in COMPILED), *((n, 2) for n in some([*COMPILED], 3))],
-        [(n, 1) for n in COMPILED if n != "limits that the fastest lanes exceed"],
+        [(n, 1) for n in [*COMPILED][::2] if n != "limits that the fastest lanes exceed"],
     ),
 )
 def test_workloads_that_were_once_wrong_or_refused(name: str, batch: int) -> None:

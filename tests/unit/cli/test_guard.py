@@ -15,7 +15,7 @@ from hwgen.cli import app, inspect, main
 from hwgen.errors import HwgenError
 from tests.models import HAVE_READER, fully_connected
 from tests.samples import CHIPS_WITH_UNITS
-from tests.sampling import products, tiered
+from tests.sampling import THOROUGH, products, tiered
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -106,6 +106,7 @@ def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> 
     assert "\x1b" not in text
 
 
+@THOROUGH
 def test_the_first_examples_run_as_printed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
