@@ -128,7 +128,6 @@ def test_what_is_too_large_is_computed_in_blocks(
     examine(found, draw_inputs(given, 1))
 
 
-@THOROUGH
 def test_a_softmax_loads_its_rows_once() -> None:
     tensors = {"x": "float32[64, 200]", "top": "float32[64]", "e": "float32[64, 200]"}
     tensors |= {"z": "float32[64]", "y": "float32[64, 200]"}

@@ -63,7 +63,7 @@ def test_kernel(which: Case) -> None:
     assert len(fences(c.program)) == len(BETWEEN[which.workload])
 
 
-@pytest.mark.parametrize("which", tiered(CASES, CASES[::2]), ids=str)
+@pytest.mark.parametrize("which", tiered(CASES, CASES[:1]), ids=str)
 def test_every_check(which: Case) -> None:
     c = phased(which)
     inputs = emitted.inputs(c.workload, 0)

@@ -29,6 +29,7 @@ def test_the_readme_is_short() -> None:
     assert len(text.splitlines()) <= 170
 
 
+@THOROUGH
 def test_the_chip_of_the_readme_compiles_to_its_c(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -187,6 +187,7 @@ def test_declared_arrays_of_other_types_do_not() -> None:
     assert not any(b.within for b in samples.program(s).arrays)
 
 
+@THOROUGH
 def test_launches_share_what_lives_between_them() -> None:
     few = layers(3, number=8)
     program = compile_nest(few, samples.gpu()).program.codes[0]

@@ -63,7 +63,7 @@ def races(s: Schedule, program: Code | None = None) -> list[str]:
 
 
 @needs_compiler
-@pytest.mark.parametrize("name", tiered(samples.WORKLOADS, samples.WORKLOADS[::3]))
+@pytest.mark.parametrize("name", tiered(samples.WORKLOADS, samples.WORKLOADS[::6]))
 def test_a_workload_as_written(name: str) -> None:
     s = samples.schedule(name, samples.gpu(), N=3, K=4, C=2, H=4, W=3)
     assert races(s) == []
