@@ -32,7 +32,7 @@ FLAGS_OF_USERS = 6
 """One test of so many compiles C at the flags that users get."""
 LEFT_OUT = pytest.StashKey[int]()
 """How many tests are left out as thorough."""
-COLLECTED_AFTER = 500_000
+COLLECTED_AFTER = 2_000_000
 """New objects after which cyclic garbage is looked for: most of what tests make stays."""
 
 Golden = Callable[[Path, str], None]
@@ -108,6 +108,10 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
 def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
+
+
+def pytest_runtest_setup() -> None:
+    # For each test: a command that was run here has set it for itself.
     gc.set_threshold(COLLECTED_AFTER)
 
 

@@ -19,7 +19,7 @@ from hwgen.report.recording import record
 from hwgen.spec.load import load_hardware, load_workload
 from tests.browser.chromium import Shown, chromium
 from tests.samples import chip, gemm_requant_workload, gemm_workload
-from tests.sampling import QUICK
+from tests.sampling import QUICK, tiered
 
 BARS = "#timeline .bars .point"
 
@@ -155,7 +155,7 @@ def drag(shown: Shown, figure: str, start: float, end: float) -> None:
     shown.view.mouse.up()
 
 
-@pytest.mark.parametrize("zoomed", ["timeline", "banks", "memory"])
+@pytest.mark.parametrize("zoomed", tiered(["timeline", "banks", "memory"], ["banks"]))
 def test_zooming_one_figure_of_cycles_zooms_the_others(shown_banked: Shown, zoomed: str) -> None:
     figures = ("timeline", "banks", "memory")
     before = {f: shown_cycles(shown_banked, f) for f in figures}

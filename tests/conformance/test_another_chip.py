@@ -58,7 +58,13 @@ def add(m: int, n: int, _: int) -> Workload:
 
 
 @pytest.mark.parametrize(
-    "shape", [pytest.param((1, 64, 48), marks=THOROUGH), (5, 30, 48), (33, 17, 70)], ids=str
+    "shape",
+    [
+        pytest.param((1, 64, 48), marks=THOROUGH),
+        (5, 30, 48),
+        pytest.param((33, 17, 70), marks=THOROUGH),
+    ],
+    ids=str,
 )
 @pytest.mark.parametrize("make", [linear_relu, gemm, add])
 def test_kernels_are_right(

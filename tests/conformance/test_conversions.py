@@ -41,7 +41,7 @@ def numbers(dtype: str, count: int) -> Array:
     ("chip", "source"),
     tiered(
         [(chip, source) for chip in PROCESSORS for source in DTYPES],
-        [("cpu_generic", s) for s in [*DTYPES][::2]]
+        [("cpu_generic", s) for s in [*DTYPES][::4]]
         + [("gemmini", s) for s in ("uint32", "bfloat16")],
     ),
 )

@@ -201,7 +201,7 @@ def equal(outputs: dict[str, Array], workload: Workload, inputs: dict[str, Array
         np.testing.assert_array_equal(outputs[tensor.name], expected[tensor.name])
 
 
-@pytest.mark.parametrize(("spec", "name", "shape"), BOTH)
+@pytest.mark.parametrize(("spec", "name", "shape"), tiered(BOTH, BOTH[::3]))
 def test_kernels_are_right_and_minimal(spec: str, name: str, shape: tuple[int, int, int]) -> None:
     c = kernel(spec, name, shape)
     inputs = inputs_of(c.workload)
@@ -212,7 +212,7 @@ def test_kernels_are_right_and_minimal(spec: str, name: str, shape: tuple[int, i
 
 
 @needs_compiler
-@pytest.mark.parametrize(("spec", "name", "shape"), SHIMMED)
+@pytest.mark.parametrize(("spec", "name", "shape"), tiered(SHIMMED, SHIMMED[::3]))
 def test_emitted_c_runs_on_the_chip(
     spec: str, name: str, shape: tuple[int, int, int], tmp_path: Path
 ) -> None:
@@ -327,6 +327,7 @@ BIG = [
 ]
 
 
+@THOROUGH
 @pytest.mark.parametrize(("spec", "name", "shape", "most"), BIG, ids=str)
 def test_big_gemms_are_near_the_bound(
     spec: str, name: str, shape: tuple[int, int, int], most: float

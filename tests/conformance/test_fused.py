@@ -201,6 +201,7 @@ def test_a_chain_of_windows_is_one_loop_over_rows() -> None:
     assert found.cycles <= 332_000
 
 
+@THOROUGH
 def test_its_script_makes_the_same_kernel() -> None:
     found = shared("mlp", M=128)
     again = compile_script(found.workload, NPU, found.schedule.trace())
@@ -356,6 +357,7 @@ def test_heads_are_outside_of_rows_where_each_has_its_keys() -> None:
     assert fusing._apart(start(parse_workload(text)), Sketch(0, 8)) == ()
 
 
+@THOROUGH
 def test_heads_one_after_the_other_are_right() -> None:
     heads = load_workload(BENCHMARKS / "multi_head_attention.yaml", {"L": 40, "A": 2, "D": 16})
     schedule = begun(start(heads), Sketch(0, 8, outer=(1,)))

@@ -68,14 +68,14 @@ def inputs(case: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("size", [0, pytest.param(600, marks=THOROUGH)])
-@pytest.mark.parametrize("case", PARTS)
+@pytest.mark.parametrize("case", tiered([*PARTS], [*PARTS][1::3]))
 def test_statements_store_parts_of_an_output(case: str, size: int) -> None:
     kernel = run(parts("y", case), size, **inputs(case), y=PARTS[case][0])
     assert [i.name for i in kernel.program.images if i.tensor == "y"] == ["y_image"]
 
 
 @pytest.mark.parametrize("size", [pytest.param(0, marks=THOROUGH), 400])
-@pytest.mark.parametrize("case", PARTS)
+@pytest.mark.parametrize("case", tiered([*PARTS], [*PARTS][::3]))
 def test_statements_write_parts_of_what_later_phases_read(case: str, size: int) -> None:
     """Stored and loaded as one image where it does not stay on the chip."""
     rows, columns = map(int, PARTS[case][0].split(", "))

@@ -18,7 +18,7 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, make_workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
-from tests.sampling import QUICK, tiered
+from tests.sampling import QUICK, THOROUGH, tiered
 
 ROOT = Path(__file__).parents[2]
 ENGINE = "both" if have_compiler() else "python"
@@ -124,6 +124,7 @@ def test_what_repeats_another_tensor_is_no_block() -> None:
     examine(compiled, draw_inputs(workload, 1), ENGINE)
 
 
+@THOROUGH
 def test_a_transpose_of_what_another_phase_leaves_is_no_block() -> None:
     workload = make_workload(
         "turned",

@@ -34,7 +34,7 @@ from hwgen.spec.memory import Access, Banks
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
-from tests.sampling import QUICK, THOROUGH, tiered
+from tests.sampling import QUICK, tiered
 
 ROOT = Path(__file__).resolve().parents[2]
 LANES = 16
@@ -189,7 +189,7 @@ def test_a_full_memory_leaves_no_room_for_padding() -> None:
     assert "storage_align" not in kernel.script
 
 
-@pytest.mark.parametrize("banks", [1, 2, pytest.param(8, marks=THOROUGH), 64])
+@pytest.mark.parametrize("banks", tiered([1, 2, 8, 64], [1, 64]))
 def test_other_numbers_of_banks(banks: int) -> None:
     kernel = searched(70, 50, banks)
     examine(kernel, draw_inputs(kernel.workload, banks))

@@ -442,6 +442,7 @@ def test_stores_longer_than_their_queue_come_in_parts(rows: int, parts: int) -> 
     assert [t.stored for t in moved if t.role == "output"] == [256 * 128]
 
 
+@THOROUGH
 def test_sums_are_stored_in_parts_whatever_loops_have_one_iteration() -> None:
     """The statement that stores has them, its copy has dimensions alone."""
     sizes = {"N": 1, "C": 17, "H": 1, "W": 9, "O": 8, "R": 1, "P": 4}

@@ -210,7 +210,7 @@ TIMED = [
     ("conv2d_requant", sizes_of(RESNET18[5])),
     ("conv2d_requant", sizes_of(RESNET18[9])),
 ]
-QUICKLY_TIMED = TIMED[1], TIMED[2], TIMED[6]
+QUICKLY_TIMED = TIMED[1], TIMED[6]
 LATENCIES = (20, 100, 1, 200)
 
 
@@ -236,7 +236,7 @@ def test_cycles_agree_with_an_independent_timing_model(
 ODD_CUBES = some(products(ODD, ODD, ODD), 2)
 
 
-@pytest.mark.parametrize("sizes", tiered(ODD_CUBES, ODD_CUBES[::2], values=True), ids=str)
+@pytest.mark.parametrize("sizes", tiered(ODD_CUBES, ODD_CUBES[::4], values=True), ids=str)
 def test_odd_gemms(sizes: tuple[int, int, int]) -> None:
     judged(quickly("gemm_requant", tuple(zip("MNK", sizes, strict=True))))
 
@@ -244,7 +244,7 @@ def test_odd_gemms(sizes: tuple[int, int, int]) -> None:
 ELEMENTWISE = products(("add", "relu", "matvec"), ODD, ODD)
 
 
-@pytest.mark.parametrize(("name", "rows", "columns"), tiered(ELEMENTWISE, ELEMENTWISE[::3]))
+@pytest.mark.parametrize(("name", "rows", "columns"), tiered(ELEMENTWISE, ELEMENTWISE[::6]))
 def test_odd_elementwise(name: str, rows: int, columns: int) -> None:
     judged(quickly(name, (("M", rows), ("K" if name == "matvec" else "N", columns))))
 

@@ -70,7 +70,12 @@ def in_parts(kernel: Compilation) -> Tiling:
 
 @pytest.mark.skipif(not NATIVE, reason="this machine has no AVX-512")
 @pytest.mark.parametrize(
-    ("m", "n", "k"), [(48, 96, 512), (25, 70, 33), pytest.param(127, 513, 255, marks=THOROUGH)]
+    ("m", "n", "k"),
+    [
+        pytest.param(48, 96, 512, marks=THOROUGH),
+        (25, 70, 33),
+        pytest.param(127, 513, 255, marks=THOROUGH),
+    ],
 )
 def test_a_product_is_right(m: int, n: int, k: int) -> None:
     executed(found(m, n, k), m, n, k)

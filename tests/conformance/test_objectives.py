@@ -137,6 +137,7 @@ LEAST = {
 proven = pytest.mark.parametrize("sizes", tiered([*LEAST], [gemm(784, 1024, 256)], values=True))
 
 
+@THOROUGH
 @proven
 def test_large_products_move_what_was_proven_to_be_the_least(
     sizes: tuple[tuple[str, int], ...],

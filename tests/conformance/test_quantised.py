@@ -24,6 +24,7 @@ from hwgen.spec.workload import Workload
 from hwgen.verify.data import STYLES, draw_inputs
 from tests import tflm
 from tests.samples import ROOT
+from tests.sampling import tiered
 
 Array = npt.NDArray[Any]
 FOLDER = ROOT / "workloads" / "quantised"
@@ -224,7 +225,10 @@ def test_the_reference_is_the_scalar_kernel(case: str) -> None:
         assert equal(run_reference(workload(name, sizes), inputs), outputs)
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c not in ONLY_NUMBERS])
+IN_C = [c for c in CASES if c not in ONLY_NUMBERS]
+
+
+@pytest.mark.parametrize("case", tiered(IN_C, IN_C[::3]))
 @pytest.mark.skipif(not have_compiler(), reason="no C compiler")
 def test_the_compiled_kernel_is_the_scalar_kernel(case: str) -> None:
     name, sizes, _ = CASES[case]

@@ -16,7 +16,7 @@ def test_there_are_enough_spaces() -> None:
 
 
 @pytest.mark.parametrize(
-    "case", SMALL if EVERYTHING else tiered(FEW, [*FEW[:6:2], *FEW[8::2]]), ids=str
+    "case", SMALL if EVERYTHING else tiered(FEW, [FEW[0], *FEW[8::2]]), ids=str
 )
 def test_choice_is_close_to_the_best_schedule(case: Case) -> None:
     found = judge(case)

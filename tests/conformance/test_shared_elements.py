@@ -108,7 +108,7 @@ TAKEN = frozenset({"side by side", "a sum that others take"})
 """What these compute too."""
 ALL = SHARED | PARTS | NUMBERS
 CASES = [(c, n) for c, n in product(CHIPS, ALL) if c not in ALONE or n in TAKEN]
-FEW = [(c, n) for c, n in CASES if c in QUICK or n in TAKEN]
+FEW = [*[(c, n) for c, n in CASES if c in QUICK][::3], *((c, n) for c, n in CASES if n in TAKEN)]
 
 
 @cache
@@ -208,7 +208,7 @@ def test_loops_over_shared_elements_stay_in_order(edits: str) -> None:
     assert caught.value.code == REFUSED[edits]
 
 
-@pytest.mark.parametrize("edits", tiered(TAKES, TAKES[::3]))
+@pytest.mark.parametrize("edits", tiered(TAKES, TAKES[::6]))
 def test_other_edits_are_right(edits: str) -> None:
     text = scripted(edits).trace()
     for auto in (False, True):

@@ -82,7 +82,12 @@ def test_an_input_that_two_sums_start_from(shape: str) -> None:
 
 @pytest.mark.parametrize(
     ("size", "spills"),
-    [(300, "tu"), pytest.param(400, "tu", marks=THOROUGH), (600, "t"), (65536, "")],
+    [
+        (300, "tu"),
+        pytest.param(400, "tu", marks=THOROUGH),
+        pytest.param(600, "t", marks=THOROUGH),
+        (65536, ""),
+    ],
 )
 @pytest.mark.parametrize("reduce", ["s[j] += t[i, j]", "s[j] max= t[i, j]"])
 def test_what_shares_loops_with_a_sum_leaves_them_to_be_stored(

@@ -13,7 +13,7 @@ from hwgen.pipeline import Compilation, SearchOptions, compile_kernel
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
-from tests.sampling import QUICK, WHOLE, examples
+from tests.sampling import QUICK, THOROUGH, WHOLE, examples, tiered
 
 ROOT = Path(__file__).parents[2]
 CHIPS = [("vta", "conv2d_requant"), ("gemmini", "conv2d_scaled"), ("tpu_v1", "conv2d")]
@@ -29,7 +29,7 @@ def convolution(
 
 
 @pytest.mark.parametrize(("chip", "name"), CHIPS)
-@pytest.mark.parametrize("window", [1, 2])
+@pytest.mark.parametrize("window", tiered([1, 2], [1]))
 def test_what_no_window_covers_stays_off_chip(chip: str, name: str, window: int) -> None:
     """Channels fill the lanes; every third row and column, or all but every third, are read."""
     places = 5
@@ -40,13 +40,14 @@ def test_what_no_window_covers_stays_off_chip(chip: str, name: str, window: int)
     assert moved["x"].loaded == (places * window) ** 2 * lanes
 
 
+@THOROUGH
 def test_strided_1x1_convolutions_of_a_network_are_near_their_bound() -> None:
     sizes = {"H": 28, "W": 28, "C": 128, "O": 256, "R": 1, "S": 2}
     made = convolution("vta", "conv2d_requant", sizes)
     assert made.cycles <= 1.09 * made.bound.cycles
 
 
-@settings(max_examples=examples(3), deadline=None)
+@settings(max_examples=examples(2), deadline=None)
 @given(
     step=st.integers(2, 4),
     window=st.integers(1, 4),

@@ -92,7 +92,7 @@ SUMS = [(*sizes, steps) for sizes in ((8, 8), (7, 3), (1, 1), (100, 5)) for step
 RANGES = ["0..4 step 4", "0..124", "0..4", "0..7 step 4"]
 
 
-@pytest.mark.parametrize(("m", "k", "steps"), tiered(SUMS, SUMS[::5]))
+@pytest.mark.parametrize(("m", "k", "steps"), tiered(SUMS, SUMS[5:6]))
 def test_a_sum_leaves_over_several_copies(m: int, k: int, steps: int) -> None:
     """An output that is summed up is the same kernel as a sum that a statement copies out."""
     hardware, vector = over(steps), f"int32[{m}]"

@@ -37,7 +37,7 @@ PAIRS: tuple[tuple[str, str, dict[str, int]], ...] = (
 )
 
 
-@pytest.mark.parametrize(("chip", "name", "sizes"), tiered(PAIRS, PAIRS[::2]), ids=str)
+@pytest.mark.parametrize(("chip", "name", "sizes"), tiered(PAIRS, PAIRS[::4]), ids=str)
 def test_the_tree_of_a_search_is_right(chip: str, name: str, sizes: dict[str, int]) -> None:
     hardware = load_hardware(ROOT / "hw_specs" / f"{chip}.yaml")
     path = ROOT / "workloads" / f"{name}.yaml"

@@ -22,7 +22,7 @@ from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 from tests.inner_loops import disassembled, inner_loops, on_the_stack
-from tests.sampling import tiered
+from tests.sampling import THOROUGH, tiered
 
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = Path("/proc/cpuinfo")
@@ -88,6 +88,7 @@ def test_outputs_are_lanes_and_sums_fill_the_registers() -> None:
     assert tile["i"] * tile["j"] * tile["o"] >= 8
 
 
+@THOROUGH
 @pytest.mark.skipif(not (NATIVE and shutil.which("objdump")), reason="no AVX2, or no objdump")
 def test_strides_are_not_on_the_stack_in_the_inner_loop(tmp_path: Path) -> None:
     """Of all that stands there, at most the loop's bound."""

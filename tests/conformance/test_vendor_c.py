@@ -181,7 +181,7 @@ def check(kernel: Compiled, folder: Path, turn: int | None = None) -> None:
 
 @pytest.mark.parametrize(
     ("chip", "path"),
-    tiered(PAIRS, [p for p in PAIRS[::7] if (p[0], p[1].stem) not in LONG]),
+    tiered(PAIRS, [p for p in PAIRS[::17] if (p[0], p[1].stem) not in LONG]),
     ids=lambda p: p if isinstance(p, str) else f"{p.parent.name}-{p.stem}",
 )
 def test_a_kernel_compiles_without_a_warning(chip: str, path: Path, tmp_path: Path) -> None:

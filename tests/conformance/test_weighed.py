@@ -184,6 +184,7 @@ def test_what_units_alone_could_not_compute() -> None:
     assert compile_workload(small, vta()).program.codes
 
 
+@THOROUGH
 def test_a_residual_behind_a_sum() -> None:
     """What is added to finished sums, in the same accumulators."""
     tensors = {"x": "int8[M, 64]", "w": "int8[N, 64]", "acc": "int32[M, N]"}

@@ -13,6 +13,7 @@ from ruamel.yaml import YAML
 import hwgen
 from tests.commands import Ran, run
 from tests.conftest import Golden
+from tests.sampling import tiered
 
 HERE = Path(__file__).parent / "mistakes"
 CASES = sorted(p.stem for p in HERE.glob("*.yaml"))
@@ -67,7 +68,7 @@ def _shown(line: str, ran: Ran, says: str) -> str:
     return f"$ hwgen {line}\n{text.rstrip()}\nexit status {ran.status}\n"
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", tiered(CASES, CASES[::3]))
 def test_a_mistake(
     name: str,
     first: Path,

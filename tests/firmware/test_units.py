@@ -38,7 +38,7 @@ def on_the_host(
     return harness.run_host(compiled(*key).source, drawn(*key))
 
 
-@pytest.mark.parametrize("case", tiered(CASES, CASES[::2]), ids=str)
+@pytest.mark.parametrize("case", tiered(CASES, CASES[::4]), ids=str)
 def test_it_gives_what_the_host_target_gives(case: Case) -> None:
     """Bit for bit on the chip's model, whatever is in the workspace, of which it leaves the
     outside alone."""
@@ -67,7 +67,7 @@ def _stubs(case: Case, made: FirmwareSource, text: str) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", tiered(CASES, CASES[::4]), ids=str)
 def test_it_stands_without_a_c_library(case: Case) -> None:
     """Strict C99 without a heap, and with no symbol but the vendor's, its own and two of memory."""
     made = firmware(case)

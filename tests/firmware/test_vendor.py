@@ -19,6 +19,7 @@ from hwgen.model.reference import run_reference
 from tests.firmware import harness
 from tests.firmware.cases import CASES, Case, compiled, drawn, firmware
 from tests.gemmini import harness as machine
+from tests.sampling import tiered
 from tests.shim.harness import SHIM
 
 pytestmark = pytest.mark.skipif(not have_compiler(), reason="no C compiler")
@@ -135,7 +136,10 @@ def test_an_image_with_a_rim_of_its_own_goes_to_none() -> None:
     ))), "a_image")  # fmt: skip
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c.chip == "gemmini"], ids=str)
+MOVING = [c for c in CASES if c.chip == "gemmini"]
+
+
+@pytest.mark.parametrize("case", tiered(MOVING, MOVING[::3]), ids=str)
 def test_moves_reach_the_workspace_and_the_constants(case: Case) -> None:
     """On shared memory the chip reads what is staged where it is; a fence ends the call."""
     made, inputs = firmware(case), drawn(case.chip, case.workload, case.sizes)

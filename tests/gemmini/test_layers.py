@@ -38,7 +38,7 @@ def phased(which: Case) -> Compilation:
 
 
 @needs_compiler
-@pytest.mark.parametrize("which", tiered(CASES, CASES[::2]), ids=str)
+@pytest.mark.parametrize("which", tiered(CASES, CASES[:1]), ids=str)
 def test_kernel(which: Case) -> None:
     """Against the header, which shares no code with the compiler: one fence for each layer."""
     c = phased(which)
@@ -63,7 +63,7 @@ def test_kernel(which: Case) -> None:
     assert len(fences(c.program)) == len(BETWEEN[which.workload])
 
 
-@pytest.mark.parametrize("which", tiered(CASES, CASES[::2]), ids=str)
+@pytest.mark.parametrize("which", tiered(CASES, CASES[:1]), ids=str)
 def test_every_check(which: Case) -> None:
     c = phased(which)
     inputs = emitted.inputs(c.workload, 0)

@@ -18,6 +18,7 @@ from tests.gemmini.tiled_matmul_auto import (
     matmul,
     to_c,
 )
+from tests.sampling import THOROUGH
 
 
 @pytest.mark.parametrize(
@@ -112,12 +113,12 @@ def _execute(problem: Problem, tiles: Tiles | None = None) -> None:
 @pytest.mark.parametrize(
     "problem",
     [
-        Problem(256, 256, 256, scale=0.001),
+        pytest.param(Problem(256, 256, 256, scale=0.001), marks=THOROUGH),
         Problem(33, 150, 70, bias="full", scale=0.0005, relu=True),
         Problem(95, 97, 17, bias="repeating", full_c=True),
         Problem(1, 1, 1, full_c=True),
-        Problem(600, 96, 64, scale=0.002),
-        Problem(80, 400, 64, bias="full", full_c=True),
+        pytest.param(Problem(600, 96, 64, scale=0.002), marks=THOROUGH),
+        pytest.param(Problem(80, 400, 64, bias="full", full_c=True), marks=THOROUGH),
     ],
     ids=str,
 )

@@ -28,7 +28,7 @@ KERNELS = [
     ("tpu_v1", "mlp"),
     ("davinci_core", "quantised/conv2d"),
 ]
-QUICK = [KERNELS[1], KERNELS[5], KERNELS[8]]
+QUICK = [KERNELS[1], KERNELS[8]]
 
 
 @pytest.mark.parametrize(("chip", "workload"), tiered(KERNELS, QUICK))

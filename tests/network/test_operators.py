@@ -32,6 +32,7 @@ from tests.models import (
     pool,
     softmax,
 )
+from tests.sampling import tiered
 
 RNG = np.random.default_rng
 
@@ -131,7 +132,7 @@ def computed(graph: Graph, given: list[Array]) -> Array:
 
 
 @WITH_RUNTIME
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", tiered([*CASES], [*CASES][::3]))
 def test_an_operator_is_the_interpreters(case: str, tmp_path: Path) -> None:
     content = cases()[case]
     graph, runtime = read(content, tmp_path), Runtime(content)

@@ -11,10 +11,12 @@ from hwgen.model.c_compiler import have_compiler
 from tests.commands import ROOT
 from tests.models import WITH_RUNTIME, small_network
 from tests.pages import Page
+from tests.sampling import THOROUGH
 
 PAGE = ROOT / "docs" / "networks.md"
 
 
+@THOROUGH
 @WITH_RUNTIME
 @pytest.mark.skipif(not (have_compiler() and shutil.which("cc")), reason="no C compiler")
 def test_every_command_runs(

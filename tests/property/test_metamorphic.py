@@ -159,7 +159,7 @@ def with_unit(case: Case) -> Spec:
     tiered(
         list(product(("rising", "falling", "apart"), WORKLOADS)),
         [
-            *(("apart", chip) for chip in WORKLOADS if chip != "vtcm_two_banks"),
+            ("apart", "npu_shared_buffer"),
             ("rising", "vta"),
             ("falling", "gemmini"),
         ],

@@ -158,7 +158,7 @@ def test_the_emitted_calls_are_those_of_the_program(first: int, tmp_path: Path) 
     if find_compiler() is None:
         pytest.skip("no C compiler")
     used: Counter[str] = Counter()
-    for seed in range(first, first + examples(12)):
+    for seed in range(first, first + examples(8)):
         draw = draw_of(seed)
         spec = cast(Spec, parse_document(draw.chip, "chip.yaml").data)
         workload = cast(Spec, parse_document(draw.workload, "workload.yaml").data)

@@ -184,14 +184,14 @@ def verdict(text: Text, rank: int = 0, batch: int = 1) -> str:
     ("name", "batch"),
     tiered(
         [*((n, 1) for n in COMPILED), *((n, 2) for n in some([*COMPILED], 3))],
-        [(n, 1) for n in COMPILED if n != "limits that the fastest lanes exceed"],
+        [(n, 1) for n in [*COMPILED][::2] if n != "limits that the fastest lanes exceed"],
     ),
 )
 def test_workloads_that_were_once_wrong_or_refused(name: str, batch: int) -> None:
     assert verdict(COMPILED[name], batch=batch) == ""
 
 
-@pytest.mark.parametrize("name", tiered([*COMPILED], [*COMPILED][1::3]))
+@pytest.mark.parametrize("name", tiered([*COMPILED], [*COMPILED][1::6]))
 def test_they_are_trees_that_their_scripts_make_again(name: str) -> None:
     workload = given_as(COMPILED[name])
     found = compile_kernel(workload, chip(1), options=QUICK)

@@ -38,7 +38,7 @@ from hwgen.verify.schedules import (
     run_batch,
 )
 from tests.conftest import Mutate
-from tests.sampling import THOROUGH
+from tests.sampling import THOROUGH, tiered
 from tests.shim.cuda import device
 
 pytestmark = pytest.mark.skipif(not have_compiler(), reason="no C compiler")
@@ -191,7 +191,11 @@ def test_what_is_wrong_with_a_kernel(old: str, new: str, message: str) -> None:
     assert found[1] != ""
 
 
-@pytest.mark.parametrize("target", user_targets(), ids=lambda t: " ".join((t.compiler, *t.flags)))
+@pytest.mark.parametrize(
+    "target",
+    tiered(user_targets(), user_targets()[::5]),
+    ids=lambda t: " ".join((t.compiler, *t.flags)),
+)
 def test_what_is_wrong_as_users_compile_only(target: Target) -> None:
     names = (f"k{n}" for n in range(100))
     made = (kernel(as_users_compile, name) for name in names)

@@ -38,11 +38,11 @@ def no_nodes(*_: object) -> tuple[()]:
         pytest.param("", 700074, 1, marks=THOROUGH),
         pytest.param("", 1400103, 1, marks=THOROUGH),
         pytest.param("", 1410022, 1, marks=THOROUGH),
-        ("", 1505067, 1),
+        pytest.param("", 1505067, 1, marks=THOROUGH),
         pytest.param("", 1514044, 1, marks=THOROUGH),
         pytest.param("", 1541158, 1, marks=THOROUGH),
         pytest.param("", 1571048, 1, marks=THOROUGH),
-        ("", 1573116, 1),
+        pytest.param("", 1573116, 1, marks=THOROUGH),
     ],
 )
 def test_variants_are_right_or_refused_for_a_known_reason(chip: str, seed: int, draws: int) -> None:

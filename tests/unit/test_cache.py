@@ -164,7 +164,7 @@ EDITS: dict[str, Edit] = {
 }
 
 
-@pytest.mark.parametrize("name", tiered([*EDITS], [*EDITS][::3]))
+@pytest.mark.parametrize("name", tiered([*EDITS], [*EDITS][::6]))
 def test_a_file_that_does_not_fit_is_ignored(
     name: str, tmp_path: Path, searches: list[int]
 ) -> None:

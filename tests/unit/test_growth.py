@@ -68,7 +68,10 @@ def steps(action: Callable[[], object]) -> int:
     return count
 
 
-@pytest.mark.parametrize("name", ["cpu_generic", "vta", "npu_shared_buffer"])
+CHIPS = ["cpu_generic", "vta", "npu_shared_buffer"]
+
+
+@pytest.mark.parametrize("name", tiered(CHIPS, CHIPS[::2]))
 @pytest.mark.parametrize("kind", tiered([*KINDS], ["chain"]))
 def test_steps_grow_with_the_statements(kind: str, name: str) -> None:
     """Twice the statements take twice as many steps more: four times as many if all pairs were
@@ -80,7 +83,7 @@ def test_steps_grow_with_the_statements(kind: str, name: str) -> None:
     assert taken[2] - taken[1] < MOST[kind] * (taken[1] - taken[0]), taken
 
 
-@pytest.mark.parametrize("name", ["cpu_generic", "vta", "npu_shared_buffer"])
+@pytest.mark.parametrize("name", tiered(CHIPS, CHIPS[::2]))
 def test_no_recursion_follows_a_chain(name: str) -> None:
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(FRAMES)

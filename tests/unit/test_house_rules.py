@@ -48,10 +48,12 @@ def words(text: str) -> list[str]:
 
 
 def names_a_chip(text: str, chips: tuple[str, ...]) -> Iterator[str]:
+    names = [(chip, words(chip)) for chip in chips]
     for number, line in enumerate(text.splitlines(), 1):
         found = words(line)
-        for chip in chips:
-            wanted = words(chip)
+        for chip, wanted in names:
+            if wanted[0] not in found:
+                continue
             windows = (found[i : i + len(wanted)] for i in range(len(found)))
             if any(window == wanted for window in windows):
                 yield f"line {number} names the chip {chip}"

@@ -9,6 +9,7 @@ import pytest
 import hwgen
 from hwgen.cli import main
 from tests.commands import run
+from tests.sampling import tiered
 
 HERE = Path(__file__).parent / "architectures"
 EXAMPLES = {
@@ -73,7 +74,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", tiered([*EXAMPLES], [*EXAMPLES][::3]))
 def test_a_chip_from_an_architecture_compiles(name: str, here: Path) -> None:
     assert main(["init", "mine", "--from", form(name), str(HERE / f"{name}.yaml")]) == 0
     text = (here / "mine.yaml").read_text(encoding="utf-8")

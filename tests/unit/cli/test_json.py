@@ -15,6 +15,7 @@ from hwgen.cli.records import SHAPE
 from hwgen.pipeline import compile_kernel
 from hwgen.spec.load import load_hardware, load_workload
 from tests.models import WITH_READER, small_network
+from tests.sampling import THOROUGH
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = ["--set", "M=2", "--set", "N=20", "--set", "K=40"]
@@ -38,6 +39,9 @@ COMMANDS = {
     "verify --workloads": ["verify", "--spec", "vta", "--workloads", "1", "--jobs", "1"],
 }
 
+MARKS = {"compile": WITH_READER, "verify --schedules": THOROUGH}
+"""Of commands: those that need a package, and those whose keys another one shows too."""
+
 
 def printed(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, Any]:
     """The exit status and the object."""
@@ -54,7 +58,7 @@ def documented() -> dict[str, set[str]]:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=[WITH_READER] if n == "compile" else []) for n in COMMANDS],
+    [pytest.param(n, marks=MARKS.get(n, ())) for n in COMMANDS],
 )
 def test_the_keys_are_those_of_the_documentation(
     name: str,

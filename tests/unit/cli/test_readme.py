@@ -29,6 +29,7 @@ def test_the_readme_is_short() -> None:
     assert len(text.splitlines()) <= 170
 
 
+@THOROUGH
 def test_the_chip_of_the_readme_compiles_to_its_c(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -41,6 +42,7 @@ def test_the_chip_of_the_readme_compiles_to_its_c(
     assert "equal to the reference, bit for bit" in capsys.readouterr().out
 
 
+@THOROUGH
 def test_the_picture_is_what_its_command_draws(tmp_path: Path) -> None:
     drawn = tmp_path / "kernel.svg"
     kernel = ["--spec", "npu_shared_buffer", "--workload", "mlp", "--set", "M=160"]

@@ -16,7 +16,7 @@ from hwgen.pipeline import SearchOptions
 from hwgen.spec.load import load_hardware
 from tests.commands import run
 from tests.samples import CHIPS_WITH_UNITS, ROOT
-from tests.sampling import tiered
+from tests.sampling import THOROUGH, tiered
 
 CHIP = next(p for p in CHIPS_WITH_UNITS if p.stem == "vta")
 LOOPS = next(
@@ -119,6 +119,7 @@ def test_a_script_without_an_end_where_nothing_completes_it(
     )
 
 
+@THOROUGH
 def test_a_beginning_that_the_search_does_not_make_is_completed(
     script: str, file: Path, capsys: Text
 ) -> None:

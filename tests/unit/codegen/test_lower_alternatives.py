@@ -16,6 +16,7 @@ from hwgen.polyhedral.tree.loop_tree import Block, Site
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
+from tests.sampling import tiered
 from tests.unit.tree.toy import ROOT
 
 VTA = load_hardware(ROOT / "hw_specs" / "vta.yaml")
@@ -73,7 +74,10 @@ def turns(*sizes: int, within: str = "(rows, columns)") -> str:
     return f"turn = s.interleave('c_acc_m', row, {sizes}, {within})\n"
 
 
-@pytest.mark.parametrize("sizes", [(16,), (20, 8), (1, 30), (13, 11, 7), (40,)])
+SEVERAL = [(16,), (20, 8), (1, 30), (13, 11, 7), (40,)]
+
+
+@pytest.mark.parametrize("sizes", tiered(SEVERAL, SEVERAL[::3], values=True))
 def test_the_last_tile_comes_in_pieces(sizes: tuple[int, ...]) -> None:
     plain, found = made(), made(turns(*sizes))
     executed = dict(found.timing.calls)

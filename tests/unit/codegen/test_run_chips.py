@@ -99,7 +99,7 @@ CASES = [
 SOME = some(CASES, 2)
 
 
-@pytest.mark.parametrize(("name", "work", "shape"), tiered(SOME, SOME[::2]))
+@pytest.mark.parametrize(("name", "work", "shape"), tiered(SOME, SOME[::4]))
 def test_kernels_are_right(name: str, work: str, shape: Shape) -> None:
     c = compiled(name, work, shape)
     inputs = data(c.workload)
@@ -110,7 +110,7 @@ def test_kernels_are_right(name: str, work: str, shape: Shape) -> None:
             np.testing.assert_array_equal(outputs[tensor], expected)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", tiered(CASES, CASES[::3], values=True))
 def test_every_call_has_a_site_of_its_own(case: tuple[str, str, Shape]) -> None:
     sites = [call.site for call in calls(compiled(*case).program.body)]
     assert len(sites) == len(set(sites))

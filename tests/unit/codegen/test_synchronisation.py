@@ -109,7 +109,7 @@ def test_shortened_loops_stand_for_whole_loops(
     assert instances(short) == instances(whole)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", tiered(CASES, CASES[::3], values=True))
 def test_pushes_and_pops_balance(case: tuple[str, tuple[tuple[str, int], ...]]) -> None:
     for number in range(10 if EVERYTHING else 6):
         stream = program(*case, number)

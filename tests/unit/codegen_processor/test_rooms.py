@@ -74,7 +74,7 @@ def apart(program: Code, memory: str) -> int:
     return sum(-(-b.bytes // 64) * 64 for b in own)
 
 
-@pytest.mark.parametrize("auto", [False, True])
+@pytest.mark.parametrize("auto", [False, pytest.param(True, marks=THOROUGH)])
 def test_ten_layers_take_what_is_live_at_once(auto: bool) -> None:
     """Sums that stay whole are live with the activation before them, and with that after them."""
     program = compile_nest(layers(), samples.cpu(), auto=auto).program.codes[0]
@@ -187,6 +187,7 @@ def test_declared_arrays_of_other_types_do_not() -> None:
     assert not any(b.within for b in samples.program(s).arrays)
 
 
+@THOROUGH
 def test_launches_share_what_lives_between_them() -> None:
     few = layers(3, number=8)
     program = compile_nest(few, samples.gpu()).program.codes[0]

@@ -76,7 +76,7 @@ def kernel(name: str, chip: str) -> Compiled:
     return compile_workload(workload, hwgen.load_hardware(chip), QUICK)
 
 
-@pytest.mark.parametrize(("chip", "flags", "compiler"), tiered(BUILDS, BUILDS[::5]), ids=str)
+@pytest.mark.parametrize(("chip", "flags", "compiler"), tiered(BUILDS, BUILDS[::13]), ids=str)
 def test_each_operation_is_rounded_by_itself(
     chip: str, flags: tuple[str, ...], compiler: str
 ) -> None:

@@ -12,7 +12,7 @@ from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
-from tests.sampling import QUICK
+from tests.sampling import QUICK, tiered
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -28,16 +28,19 @@ def _fill(c: Compilation) -> str:
     return found[0]
 
 
+PACKED = [
+    {"H": 5, "W": 7, "C": 16, "O": 16},
+    {"H": 5, "W": 7, "C": 9, "O": 16, "P": 2, "R": 5},
+    {"N": 2, "H": 4, "W": 6, "C": 16, "O": 5},
+    {"H": 6, "W": 9, "C": 16, "O": 16, "S": 2},
+    {"H": 6, "W": 1, "C": 17, "O": 16},
+]
+
+
 @pytest.mark.skipif(not have_compiler(), reason="no C compiler")
 @pytest.mark.parametrize(
     "sizes",
-    [
-        {"H": 5, "W": 7, "C": 16, "O": 16},
-        {"H": 5, "W": 7, "C": 9, "O": 16, "P": 2, "R": 5},
-        {"N": 2, "H": 4, "W": 6, "C": 16, "O": 5},
-        {"H": 6, "W": 9, "C": 16, "O": 16, "S": 2},
-        {"H": 6, "W": 1, "C": 17, "O": 16},
-    ],
+    tiered(PACKED, PACKED[1::2]),
     ids=str,
 )
 def test_what_is_packed_in_rows_is_right(sizes: dict[str, int]) -> None:

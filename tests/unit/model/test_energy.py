@@ -126,7 +126,9 @@ def points(extents: Sequence[int]) -> Iterator[tuple[int, ...]]:
     [
         ("vta", ON_VTA, "gemm", {"M": 5, "N": 48, "K": 40}),
         ("vta", ON_VTA, "gemm_requant", {"M": 8, "N": 32, "K": 64}),
-        ("gemmini", ON_ARRAY, "gemm_scaled", {"M": 40, "N": 36, "K": 60}),
+        pytest.param(
+            "gemmini", ON_ARRAY, "gemm_scaled", {"M": 40, "N": 36, "K": 60}, marks=THOROUGH
+        ),
     ],
 )
 def test_energies_are_those_of_every_call(

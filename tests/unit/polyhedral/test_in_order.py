@@ -27,7 +27,7 @@ from hwgen.verify.examine import examine
 from tests.conftest import Mutate
 from tests.planted.order import order_mutations
 from tests.planted.programs import mutations
-from tests.sampling import QUICK
+from tests.sampling import QUICK, tiered
 
 ROOT = Path(__file__).parents[3]
 SATURATING = ROOT / "tests/specs/saturating.yaml"
@@ -178,7 +178,7 @@ CUDA = load_hardware(ROOT / "hw_specs/cuda_generic.yaml")
 
 
 @pytest.mark.parametrize("hardware", [CPU, CUDA], ids=["cpu", "cuda"])
-@pytest.mark.parametrize("begin", ["0", "7", "b[n]"])
+@pytest.mark.parametrize("begin", tiered(["0", "7", "b[n]"], ["b[n]"]))
 def test_a_processor_adds_in_order(hardware: HardwareSpec, begin: str) -> None:
     workload = saturating(2, 9, begin=begin)
     compilation = compile_nest(workload, hardware)

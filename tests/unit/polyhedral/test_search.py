@@ -31,7 +31,7 @@ from hwgen.polyhedral.search.space import (
 )
 from hwgen.spec.affine import Affine
 from hwgen.spec.hardware import HardwareSpec
-from tests.sampling import tiered
+from tests.sampling import THOROUGH, tiered
 
 UNLIMITED = SearchOptions()
 ROOT = Path(__file__).parents[3]
@@ -200,6 +200,7 @@ def test_a_space_of_many_loops_is_made_smaller(monkeypatch: pytest.MonkeyPatch) 
         assert first.count[loop] in few.sizes(loop)
 
 
+@THOROUGH
 def test_orders_that_are_good_at_few_tile_sizes_hold_the_best(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -16,7 +16,7 @@ from hwgen.pipeline import compile_kernel
 from hwgen.spec.expression import Binary, Const, Name, add, multiply
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
-from tests.sampling import QUICK
+from tests.sampling import QUICK, tiered
 from tests.unit.timing.nests import operand, sizes
 
 ROOT = Path(__file__).parents[3]
@@ -78,7 +78,7 @@ def npu() -> HardwareSpec:
     return load_hardware(ROOT / "hw_specs" / "npu_shared_buffer.yaml")
 
 
-@pytest.mark.parametrize(("rows", "columns"), [(50, 60), (300, 20), (7, 400)])
+@pytest.mark.parametrize(("rows", "columns"), tiered([(50, 60), (300, 20), (7, 400)], [(7, 400)]))
 def test_a_part_of_a_long_period_stands_for_all_of_it(rows: int, columns: int) -> None:
     program = rows_of_products(rows, columns)
     estimated, simulated = estimate_cycles(program, npu()), simulate_timing(program, npu())
