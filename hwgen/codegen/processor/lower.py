@@ -36,6 +36,7 @@ from hwgen.codegen.processor.launches import Kernel, Plan, plan_launches
 from hwgen.codegen.processor.prefetching import prefetches
 from hwgen.codegen.processor.routines import outlined
 from hwgen.codegen.processor.storage import Placed, place
+from hwgen.codegen.processor.unswitching import unswitched
 from hwgen.codegen.storages import Array
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.tree.aliases import in_one_place
@@ -114,7 +115,7 @@ def lower_nest(state: LoopTree, homes: Homes, hardware: HardwareSpec) -> tuple[C
         tuple(t.name for t in state.tensors if t.role == "input"),
         tuple(t.name for t in state.tensors if t.role == "output"),
         tuple(buffers.values()),
-        keep(body, adding(processor)),
+        unswitched(keep(body, adding(processor)), processor),
     )
     check_nest(program)
     return program, placing
