@@ -86,7 +86,7 @@ def autoschedule(schedule: Schedule, options: Options = DEFAULTS) -> SearchRepor
         elif pristine(schedule.state, stage):
             choices.append(_simple(schedule, stage, machine, options))
     choices += share_loops(schedule, touched)
-    share_out(schedule, touched, options.parallel_cycles)
+    share_out(schedule, touched, options)
     choices += _complete(schedule, machine, touched)
     notes = [] if count(schedule) > before else ["the schedule was complete"]
     if not exhausted and watch.expired:
@@ -109,8 +109,9 @@ def _inline_all(schedule: Schedule) -> tuple[list[Choice], list[str]]:
 def _inline_each(schedule: Schedule) -> tuple[list[Choice], list[str]]:
     choices: list[Choice] = []
     apart: list[str] = []
+    in_lanes = not schedule.hardware.machine.coordinates("block")
     for stage in [s.tensor for s in schedule.state.stages]:
-        if _is_read_in_place(schedule.state, stage):
+        if in_lanes and _is_read_in_place(schedule.state, stage):
             if attempt(schedule, partial(schedule.compute_inline, stage)) is None:
                 choices.append(Choice(stage, "read in place", 0.0))
             continue

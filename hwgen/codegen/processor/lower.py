@@ -110,12 +110,14 @@ def lower_nest(state: LoopTree, homes: Homes, hardware: HardwareSpec) -> tuple[C
         barriers = needed_barriers(state, hardware, placed, extra, plan)
         body = Lowering(state, hardware, placed, plan, barriers).program()
     body, buffers = rooms.share(body, buffers, hardware)
-    body = outlined(body, buffers, hardware)
+    body = keep(outlined(body, buffers, hardware), adding(processor))
+    if not plan.launches:  # Threads choose each for itself.
+        body = unswitched(body, processor)
     program = Code(
         tuple(t.name for t in state.tensors if t.role == "input"),
         tuple(t.name for t in state.tensors if t.role == "output"),
         tuple(buffers.values()),
-        unswitched(keep(body, adding(processor)), processor),
+        body,
     )
     check_nest(program)
     return program, placing

@@ -1,20 +1,22 @@
 """Loop unswitching: a choice by where an element is, made outside the loops that it does not depend
 on.
 
-Padding that is read in place, `select(0 <= i + r - 1 and ..., x[i + r - 1, c], 0) * w[c]`, becomes
-`if (...)` around the loop over `c`, with a product of `x` inside, and another for what lies outside.
-Where loops of a register tile stand in between, all of a tile is first asked for at once: the tiles
-inside have no conditions.
+Padding that is read in place, `select(i + r >= 1, x[i + r - 1, c], 0) * w[r, c]`, becomes
+`if (i + r >= 1)` around the loop over `c`, with a product of `x` inside, and `0 * w[r, c]` in the
+loop of its other side. Where loops of a register tile stand in between, all of a tile is asked for
+first: most tiles meet no border, and have no conditions inside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from hwgen.codegen.nodes import SERIAL, Assign, If, Loop, Node, with_inner
+from hwgen.codegen.nodes import Assign, If, Loop, Node, with_inner
 from hwgen.codegen.processor.conditions import holds, needed
+from hwgen.polyhedral.tree.padding import is_by_place
 from hwgen.polyhedral.tree.terms import addends, simplify, total
+from hwgen.spec.affine import affine
 from hwgen.spec.expression import (
     Access,
     Binary,
@@ -38,15 +40,14 @@ def unswitched(
 ) -> tuple[Node, ...]:
     """The nodes with each choice as far outside as it can stand; `extents`: of the variables around
     them."""
+    around = dict(extents or {})
     result: list[Node] = []
     for node in body:
         chain = _chain(node)
         if chain is not None:
-            result += _Nest(processor, dict(extents or {}))(*chain)
+            result.append(_unswitched(*chain, processor, around))
             continue
-        inside = dict(extents or {})
-        if isinstance(node, Loop):
-            inside[node.variable] = node.extent
+        inside = {**around, node.variable: node.extent} if isinstance(node, Loop) else around
         result.append(with_inner(node, lambda b, e=inside: unswitched(b, processor, e)))
     return tuple(result)
 
@@ -60,75 +61,97 @@ def _chain(node: Node) -> tuple[tuple[Loop, ...], Assign] | None:
     return (tuple(loops), node) if isinstance(node, Assign) and loops else None
 
 
-class _Nest:
-    """`extents`: of the variables around the loops."""
-
-    def __init__(self, processor: Processor, extents: Extents) -> None:
-        self.processor, self.extents = processor, extents
-
-    def __call__(self, loops: tuple[Loop, ...], inner: Assign) -> tuple[Node, ...]:
-        every = {**self.extents, **{x.variable: x.extent for x in loops}}
-        for choice in walk(inner.value):
-            match choice:
-                case Call("select", (condition, _, _)) if _by_place(condition, every):
-                    made = self._without(loops, inner, choice, condition, every)
-                    if made is not None:
-                        return made
-                case _:
-                    pass
-        return (_around(loops, (inner,)),)
-
-    def _without(
-        self, loops: tuple[Loop, ...], inner: Assign, choice: Expr, condition: Expr, every: Extents
-    ) -> tuple[Node, ...] | None:
-        """The loops without a choice inside of the last one that it depends on; None where none is
-        further inside."""
-        used = names(condition)
-        place = max((n for n, x in enumerate(loops, 1) if x.variable in used), default=0)
-        if place == len(loops):
-            return None
-        decided = conjunction(tuple(needed([condition], every).values()))
-        if decided is None:
-            return self(loops, _replaced(inner, choice, 1))
-        outer = place
-        while outer and (loops[outer - 1].variable not in used or self._is_tile(loops[outer - 1])):
-            outer -= 1
-        between = loops[outer:place]
-        chosen = tuple(x for x in between if x.variable in used)
-        further = tuple(x for x in between if x.variable not in used)
-        yes, no = (self((*further, *loops[place:]), _replaced(inner, choice, n)) for n in (1, 2))
-        made: Node = _around(chosen, (If(decided, yes, no),))
-        clear = _in_all(decided, {x.variable: x.extent for x in between}, every)
-        if clear is not None:
-            made = If(clear, self(loops[outer:], _replaced(inner, choice, 1)), (made,))
-        return (_around(loops[:outer], (made,)),)
-
-    def _is_tile(self, loop: Loop) -> bool:
-        """Whether a loop's iterations are of one register tile."""
-        return loop.kind != SERIAL and self.processor.runs(loop.kind) in ("unroll", "vectorize")
+def _unswitched(
+    loops: tuple[Loop, ...], inner: Assign, processor: Processor, around: Extents
+) -> Node:
+    """Loops around a statement, without its choices where loops inside do not move these."""
+    every = {**around, **{x.variable: x.extent for x in loops}}
+    conditions = _conditions(inner.value, every, loops[-1].variable)
+    decided = conjunction(tuple(needed(conditions, every).values()))
+    clean = _chosen(inner, conditions, yes=True)
+    if decided is None:
+        return _around(loops, clean)
+    used = names(decided)
+    place = max((n for n, x in enumerate(loops, 1) if x.variable in used), default=0)
+    outer = place
+    while outer and (
+        loops[outer - 1].variable not in used or _is_tile(loops[outer - 1], processor)
+    ):
+        outer -= 1
+    between, inside = loops[outer:place], loops[place:]
+    other = inner if len(conditions) > 1 else _chosen(inner, conditions, yes=False)
+    made = _around(
+        _tile_first(between, used, inner, every),
+        If(decided, (_around(inside, clean),), (_around(inside, other),)),
+    )
+    clear = _in_all(decided, {x.variable: x.extent for x in between}, every)
+    if clear is not None:
+        made = If(clear, (_around(loops[outer:], clean),), (made,))
+    return _around(loops[:outer], made)
 
 
-def _around(loops: tuple[Loop, ...], body: tuple[Node, ...]) -> Node:
-    for loop in reversed(loops):
-        body = (replace(loop, body=body),)
-    (node,) = body
-    return node
+def _conditions(value: Expr, every: Extents, innermost: str) -> list[Expr]:
+    """The conditions of choices by place that the innermost loop does not move, each once."""
+    found: dict[str, Expr] = {}
+    for choice in walk(value):
+        if isinstance(choice, Call) and is_by_place(choice):
+            condition = choice.arguments[0]
+            if innermost not in names(condition) and set(names(condition)) <= set(every):
+                found.setdefault(str(condition), condition)
+    return list(found.values())
 
 
-def _replaced(inner: Assign, choice: Expr, branch: int) -> Assign:
-    """The statement with one of the values that a choice is between."""
+def _chosen(inner: Assign, conditions: Sequence[Expr], *, yes: bool) -> Assign:
+    """The statement where conditions hold, or where they do not."""
 
     def taken(part: Expr) -> Expr:
-        return part.arguments[branch] if isinstance(part, Call) and part == choice else part
+        if isinstance(part, Call) and is_by_place(part) and part.arguments[0] in conditions:
+            return part.arguments[1 if yes else 2]
+        return part
 
     return replace(inner, value=rewrite(inner.value, taken))
 
 
-def _by_place(condition: Expr, extents: Extents) -> bool:
-    """Whether a condition is one over loops alone."""
-    return set(names(condition)) <= set(extents) and not any(
-        isinstance(part, Access) for part in walk(condition)
+def _is_tile(loop: Loop, processor: Processor) -> bool:
+    """Whether a loop's iterations are of one register tile."""
+    return processor.runs(loop.kind) in ("unroll", "vectorize")
+
+
+def _tile_first(
+    loops: tuple[Loop, ...], used: Collection[str], inner: Assign, every: Extents
+) -> tuple[Loop, ...]:
+    """Loops with those in front that a condition depends on, where each element keeps the order of
+    its updates: these move the element, no two iterations of loops that do so have the same one,
+    and nothing else in its array is read."""
+    first = tuple(x for x in loops if x.variable in used)
+    rest = tuple(x for x in loops if x.variable not in used)
+    target = inner.target
+    alone = all(
+        a == target or a.tensor != target.tensor for a in walk(inner.value) if isinstance(a, Access)
     )
+    own = {x.variable for x in first}
+    bounds = {n for x in loops for n in names(x.upper)}
+    free = alone and own <= set(names(target)) and bounds.isdisjoint(x.variable for x in loops)
+    return (*first, *rest) if free and _is_injective(target.indices[0], every) else loops
+
+
+def _is_injective(index: Expr, extents: Extents) -> bool:
+    """Whether no two values of the loops in an affine index give the same one."""
+    form = affine(index)
+    if form is None:
+        return False
+    reach = 0
+    for name, step in sorted(form.terms, key=lambda t: abs(t[1])):
+        if abs(step) <= reach:
+            return False
+        reach += abs(step) * (extents[name] - 1)
+    return True
+
+
+def _around(loops: tuple[Loop, ...], node: Node) -> Node:
+    for loop in reversed(loops):
+        node = replace(loop, body=(node,))
+    return node
 
 
 def _in_all(condition: Expr, tile: Extents, every: Extents) -> Expr | None:
