@@ -179,12 +179,17 @@ def nest_of(state: LoopTree, name: str) -> Nest:
         tuple(operand(state, r) for r in stage.reads),
         DTYPES[result.dtype],
         DTYPES[written.dtype],
-        operations(stage.value),
+        operations(stage.value, last_index(stage)),
         plain_target(stage),
         post,
         partner,
         stage.op == "+=",
     )
+
+
+def last_index(stage: Stage) -> tuple[str, ...]:
+    """The iterators along which the elements of a stage's result are neighbours."""
+    return tuple(n for i in stage.target.indices[-1:] for n in names(i))
 
 
 def plain_target(stage: Stage) -> bool:

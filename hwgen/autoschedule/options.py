@@ -16,11 +16,13 @@ WORTH = 1.25
 class Options:
     """`attempts`: choices of one nest that are tried before it is left as it is; `parallel_cycles`:
     work from which on workers are started (`WORTH` times what starting them takes); `seconds`: when
-    to take what was found (never)."""
+    to take what was found (never); `one_workspace`: whether the caller gives all memory, so that
+    workers have none of their own from an allocator."""
 
     attempts: int = 40
     parallel_cycles: float | None = None
     seconds: float | None = None
+    one_workspace: bool = False
 
     def worth(self, machine: Processor) -> float:
         """Cycles of work from which on workers are started."""

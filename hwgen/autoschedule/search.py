@@ -21,6 +21,7 @@ from hwgen.autoschedule.nests import (
     Nest,
     attempt,
     count,
+    last_index,
     nest_of,
     plain_target,
     pristine,
@@ -34,8 +35,9 @@ from hwgen.polyhedral.search.search import Watch
 from hwgen.polyhedral.tree.cost import nest_bound, operations
 from hwgen.polyhedral.tree.edit import main_site
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage
+from hwgen.polyhedral.tree.padding import is_by_place
 from hwgen.polyhedral.tree.placement import MAX_NESTED
-from hwgen.spec.expression import DTYPES, Access, Name, names, nesting, walk
+from hwgen.spec.expression import DTYPES, Access, Call, Cast, Const, Name, names, nesting, walk
 from hwgen.spec.processor import Processor
 
 SAME = 4
@@ -84,7 +86,7 @@ def autoschedule(schedule: Schedule, options: Options = DEFAULTS) -> SearchRepor
         elif pristine(schedule.state, stage):
             choices.append(_simple(schedule, stage, machine, options))
     choices += share_loops(schedule, touched)
-    share_out(schedule, touched, options.parallel_cycles)
+    share_out(schedule, touched, options)
     choices += _complete(schedule, machine, touched)
     notes = [] if count(schedule) > before else ["the schedule was complete"]
     if not exhausted and watch.expired:
@@ -107,7 +109,12 @@ def _inline_all(schedule: Schedule) -> tuple[list[Choice], list[str]]:
 def _inline_each(schedule: Schedule) -> tuple[list[Choice], list[str]]:
     choices: list[Choice] = []
     apart: list[str] = []
+    in_lanes = not schedule.hardware.machine.coordinates("block")
     for stage in [s.tensor for s in schedule.state.stages]:
+        if in_lanes and _is_read_in_place(schedule.state, stage):
+            if attempt(schedule, partial(schedule.compute_inline, stage)) is None:
+                choices.append(Choice(stage, "read in place", 0.0))
+            continue
         if not _cheap_to_inline(schedule.state, stage):
             continue
         if not _short(schedule.state, stage):
@@ -140,6 +147,27 @@ def _compute_where_read(schedule: Schedule, stage: str) -> bool:
         schedule.set_scope(stage, lanes.private_memory(schedule.hardware))
 
     return attempt(schedule, edits) is None
+
+
+def _is_read_in_place(state: LoopTree, name: str) -> bool:
+    """Whether a tensor is another one with padding, of which lanes read either in all elements."""
+    stage = state.stage[name]
+    match stage.value:
+        case Call("select", (condition, Access() as source, Const() | Cast(_, Const()))):
+            inside = is_by_place(stage.value) and pristine(state, name) and plain_target(stage)
+        case _:
+            return False
+    readers = state.readers(name)
+    if not inside or not readers or state.tensor[name].role != "intermediate":
+        return False
+    chosen = [n for n, i in enumerate(stage.target.indices) if {*names(i)} & {*names(condition)}]
+    return source.tensor not in state.stage and all(
+        pristine(state, reader.tensor)
+        and {*last_index(reader)}.isdisjoint(n for d in chosen for n in names(access.indices[d]))
+        for reader in readers
+        for access in reader.reads
+        if access.tensor == name
+    )
 
 
 def _cheap_to_inline(state: LoopTree, name: str) -> bool:
@@ -269,7 +297,8 @@ def _simple(schedule: Schedule, stage: str, machine: Processor, options: Options
         min(elements, prod(state.tensor[a.tensor].shape)) * DTYPES[state.tensor[a.tensor].dtype]
         for a in found.reads
     )
-    cycles = simple_cycles(elements, operations(found.value), moved, machine, width)
+    work = operations(found.value, last_index(found))
+    cycles = simple_cycles(elements, work, moved, machine, width)
     if machine.coordinates("block"):
         made = partial(blocks.schedule_simple, schedule, stage, machine)
     else:

@@ -17,7 +17,7 @@ from math import lcm
 
 from hwgen.autoschedule.lanes import SPARE, has_kind
 from hwgen.autoschedule.nests import attempt, count, take_back
-from hwgen.autoschedule.options import WORTH
+from hwgen.autoschedule.options import WORTH, Options
 from hwgen.autoschedule.report import Choice
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.tree import loop_edits
@@ -277,26 +277,35 @@ def _enough(node: Node, machine: Processor) -> list[str]:
 # Workers
 
 
-def share_out(schedule: Schedule, given: tuple[str, ...], parallel_cycles: float | None) -> None:
+def share_out(schedule: Schedule, given: tuple[str, ...], options: Options) -> None:
     """Workers for each outermost loop that is modelled to be faster so; where a number of cycles is
-    given, that takes more."""
+    given, that takes more. None where each of them would need a part of the one workspace."""
     hardware = schedule.hardware
     machine = hardware.machine
     kind = has_kind(machine, "parallel")
     for node in schedule.state.root:
         loops = _enough(node, machine) if kind and _free(node, given) else []
-        if not loops:
+        if not loops or (options.one_workspace and _allocates(schedule, loops[0])):
             continue
         alone = replace(schedule.state, root=(node,))
         cycles = estimate_nest(alone, schedule.homes, hardware, 0).cycles
-        if parallel_cycles is None:
+        if options.parallel_cycles is None:
             shared = estimate_nest(_by_workers(alone, hardware), schedule.homes, hardware, 0).cycles
             worth = shared + (WORTH - 1) * machine.start_cycles < cycles
         else:
-            worth = cycles > parallel_cycles
+            worth = cycles > options.parallel_cycles
         for count_ in range(len(loops), 0, -1) if worth else ():
             if attempt(schedule, partial(_share, schedule, loops[:count_])) is None:
                 break
+
+
+def _allocates(schedule: Schedule, loop: str) -> bool:
+    """Whether each iteration of a loop takes a buffer from an allocator."""
+    hardware, storage = schedule.hardware, schedule.resolved.storage
+    inside = [t for t, home in schedule.homes.items() if loop in home]
+    named = (storage[t].memory if t in storage else "" for t in inside)
+    memories = (hardware.memory[m or hardware.machine.default_memory] for m in named)
+    return any(m.free and not m.pool for m in memories)
 
 
 def _share(schedule: Schedule, loops: list[str]) -> None:

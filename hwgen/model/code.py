@@ -37,7 +37,7 @@ from hwgen.codegen.nodes import (
     nodes,
 )
 from hwgen.errors import HwgenError
-from hwgen.spec.expression import Access, Binary, Const, Name, UpdateOp, names, walk
+from hwgen.spec.expression import Access, Binary, Const, Name, Unary, UpdateOp, names, walk
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.typecheck import integer_range, is_float, promoted
 
@@ -169,8 +169,10 @@ class _Machine:
                 self.assign(node, chain, at)
             case Loop() if self.hardware.machine.runs(node.kind) == "parallel":
                 self.at_once(node, chain, at)
-            case Call() | Sync() | If(otherwise=(_, *_)):
-                raise AssertionError("code has no calls of units, and conditions with one side")
+            case Call() | Sync():
+                raise AssertionError("code has no calls of units")
+            case If(condition, then, (_, *_) as otherwise):
+                self.nodes((If(condition, then), If(Unary("not", condition), otherwise)), chain, at)
             case Loop(body=(only,)) | If(then=(only,)):
                 self.node(only, (*chain, node), at)
             case Keep(body=(only,)) | Routine(body=(only,)):

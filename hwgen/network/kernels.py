@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from hwgen.codegen.nodes import Code
 from hwgen.codegen.processor.emit import emit_nest_firmware
 from hwgen.codegen.program import Program
 from hwgen.codegen.storages import Image
-from hwgen.errors import Diagnostic, HwgenError, Tolerating
+from hwgen.errors import Diagnostic, HwgenError
 from hwgen.model.folders import cache_folder
 from hwgen.model.images import pack
 from hwgen.model.numeric import Array
@@ -159,15 +158,12 @@ def _compiled(work: _Work) -> LayerKernel | Diagnostic:
     cache = ScheduleCache(work.cache) if work.cache is not None else None
     try:
         workload = work.computation.workload(work.name)
+        if not work.hardware.units:
+            options = Options(seconds=work.options.seconds, one_workspace=True)
+            return _of_processor(compile_nest(workload, work.hardware, options=options))
         made = compile_workload(workload, work.hardware, replace(work.options, cache=cache))
-        if work.hardware.units:
-            check_compiled(made)
-            return _of_units(made)
-        with Tolerating("H042"):
-            return _of_processor(made)
-        # Workers would share the kernel's one workspace in the arena.
-        alone = Options(parallel_cycles=inf, seconds=work.options.seconds)
-        return _of_processor(compile_nest(workload, work.hardware, options=alone))
+        check_compiled(made)
+        return _of_units(made)
     except HwgenError as error:
         return error.diagnostic
 

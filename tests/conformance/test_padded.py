@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hwgen.codegen.nodes import Assign, nodes
 from hwgen.passes.fusing import fused
 from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.passes.scripting import compile_script
@@ -148,3 +149,30 @@ def test_the_box_of_a_guard(guard: str, box: dict[str, tuple[int, int]] | None) 
     ).statements[0]
     assert isinstance(statement.value, Call)
     assert box_of(statement.value.arguments[0], dict(statement.loops)) == box
+
+
+@pytest.mark.parametrize("name", ["vta", "gemmini"])
+def test_two_padded_layers_are_no_slower_than_each_alone(name: str) -> None:
+    """The host rescales in between, and pads what it makes: units do all products."""
+    chip = load_hardware(ROOT / "hw_specs" / f"{name}.yaml")
+    tensors = {"x": "int8[16, 16]", "w": "int8[16, 16]", "m": "int32[16]", "a": "int32[16, 16]"}
+    after = {"h": "[16, 16]", "hp": "[18, 16]", "v": "[16, 3, 16]", "y": "[16, 16]"}
+    tensors |= {n: f"int8{s}" for n, s in after.items()} | {"b": "int32[16, 16]"}
+    compute = [
+        "a[i, o] += x[i, c] * w[o, c]",
+        "h[i, o] = int8(clip(int32((int64(a[i, o]) * int64(m[o])) >> 31), -128, 127))",
+        "hp[i, c] = select(i >= 1 and i < 17, h[i - 1, c], 3)",
+        "b[i, o] += hp[i + r, c] * v[o, r, c]",
+        "y[i, o] = int8(clip(int32((int64(b[i, o]) * int64(m[o])) >> 31), -128, 127))",
+    ]
+
+    def made(*lines: str) -> Workload:
+        used = {n: t for n, t in tensors.items() if re.search(rf"\b{n}\[", " ".join(lines))}
+        return make_workload("layers", tensors=used, compute=[*lines])
+
+    both, *alone = (made(*compute), made(*compute[:2]), made(*compute[2:]))
+    found = compile_workload(both, chip)
+    assert found.cycles <= 1.05 * sum(compile_workload(one, chip).cycles for one in alone)
+    on_host = [n for code in found.program.codes for n in nodes(code.body)]
+    assert not any(isinstance(n, Assign) and n.op == "+=" for n in on_host)
+    examine(found, draw_inputs(both, 9), "both")

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import hwgen
+from hwgen.autoschedule.options import Options
+from hwgen.codegen.processor.emit import emit_nest_firmware
 from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import find_compiler, have_compiler
 from hwgen.network import compiled, kernels
@@ -20,7 +22,7 @@ from hwgen.network.graph import Graph
 from hwgen.network.layers import network_name
 from hwgen.network.report import layer_figures, report_record, report_text
 from hwgen.network.tflite_reader import read_tflite
-from hwgen.passes.compiled import Compiled
+from hwgen.passes.nest_pipeline import compile_nest
 from tests.models import (
     WITH_READER,
     WITH_RUNTIME,
@@ -207,22 +209,26 @@ def test_a_layer_that_a_chip_cannot_compute(folder: Path) -> None:
     assert told.value.diagnostic.field.startswith("small_")
 
 
-def test_workers_that_would_share_a_workspace(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The kernel is compiled again without workers."""
-    real, refused = kernels._of_processor, list[int]()  # pyright: ignore[reportPrivateUsage]
+def test_workers_do_not_share_a_workspace() -> None:
+    """Each would take a buffer of its own from an allocator, and an arena is none."""
+    chip, workload = hwgen.load_hardware("cpu_generic"), hwgen.load_workload("depthwise_conv2d")
+    (code,) = compile_nest(workload, chip).program.codes
+    with pytest.raises(HwgenError) as told:
+        emit_nest_firmware(code, chip, workload)
+    assert told.value.code == "H042"
+    made = compile_nest(workload, chip, options=Options(one_workspace=True))
+    (code,) = made.program.codes
+    assert emit_nest_firmware(code, chip, workload).room.bytes
 
-    def once(made: Compiled) -> kernels.LayerKernel:
-        refused.append(made.cycles)
-        if len(refused) == 1:
-            raise HwgenError("H042", "iterations that run at once would share one workspace")
-        return real(made)
 
-    monkeypatch.setattr(kernels, "_of_processor", once)
-    net = compile_model(folder / "small.tflite", "cpu_generic")
-    assert len(refused) == len(net.kernels) + 1
-    assert "omp parallel" not in "".join(net.kernels[0].files.values())
+def test_padding_takes_no_room(folder: Path) -> None:
+    """Convolutions read their input in place: no kernel has a workspace for padding, and layers
+    that fill the arena leave no gap."""
+    net = compiled_for(folder / "small.tflite", "cpu_generic")
+    padded = [k for k in net.kernels if "conv2d" in k.name]
+    assert len(padded) == 2
+    assert [k.workspace_bytes for k in padded] == [0, 0]
+    assert net.plan.arena.gap == 0
 
 
 @pytest.mark.parametrize(

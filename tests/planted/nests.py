@@ -19,7 +19,16 @@ from hwgen.codegen.nodes import (
     nodes,
     with_inner,
 )
-from hwgen.spec.expression import Access, Binary, Const, add, replace_part, walk
+from hwgen.spec.expression import (
+    Access,
+    Binary,
+    Const,
+    add,
+    conjunction,
+    conjuncts,
+    replace_part,
+    walk,
+)
 
 IN_PLACE = "in another's place:"
 
@@ -119,6 +128,23 @@ def _overlong(node: Node) -> tuple[Node, ...] | None:
     return _one_more(node) if _executes(node) else None
 
 
+def _sides_swapped(node: Node) -> tuple[Node, ...] | None:
+    if not isinstance(node, If) or not node.otherwise:
+        return None
+    return (replace(node, then=node.otherwise, otherwise=node.then),)
+
+
+def _another_border(node: Node) -> tuple[Node, ...] | None:
+    """One comparison of a choice between two sides is of the neighbour."""
+    if not isinstance(node, If) or not node.otherwise:
+        return None
+    (first, *others) = conjuncts(node.condition)
+    if not isinstance(first, Binary):
+        return None
+    moved = replace(first, left=add(first.left, Const(1)))
+    return (replace(node, condition=conjunction((moved, *others))),)
+
+
 def _unguarded(node: Node) -> tuple[Node, ...] | None:
     return _no_guard(node) if _executes(node) else None
 
@@ -165,6 +191,8 @@ _EXECUTED: dict[str, Change] = {
     "one iteration fewer": _one_less,
     "one more iteration": _overlong,
     "dropped guard": _unguarded,
+    "sides swapped": _sides_swapped,
+    "another border": _another_border,
     "written beside": _beside,
     "read beside": _read_beside,
     "operands swapped": _operands_swapped,

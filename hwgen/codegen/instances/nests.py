@@ -36,7 +36,7 @@ from hwgen.codegen.nodes import (
     nodes,
 )
 from hwgen.codegen.processor.lower import Placing
-from hwgen.spec.expression import Access, Binary, Call, Const, Expr, Name
+from hwgen.spec.expression import Access, Binary, Call, Const, Expr, Name, Unary
 
 
 def check_nest_instances(program: Code, placing: Placing) -> tuple[str, ...]:
@@ -84,9 +84,10 @@ def _runs(
                 inner = {**ranges, name: (0, last)}
                 below = (c for b in bounds for c in conditions_of(_below(name, b), {}, inner))
                 yield from _runs(body, inner, (*conditions, *below))
-            case If(condition, body, ()):
-                holds = conditions_of(condition, {}, ranges)
-                yield from _runs(body, ranges, (*conditions, *holds))
+            case If(condition, then, otherwise):
+                for side, body in ((condition, then), (Unary("not", condition), otherwise)):
+                    holds = conditions_of(side, {}, ranges) if body else ()
+                    yield from _runs(body, ranges, (*conditions, *holds))
             case Launch(_, coordinates, body):
                 inner = {**ranges, **{v: (0, e) for _, v, e in coordinates}}
                 yield from _runs(body, inner, conditions)
@@ -108,7 +109,7 @@ def _runs(
             case ThreadBarrier() | PrefetchOf():
                 pass
             case _:
-                raise AssertionError("code has no calls of units, and conditions with one side")
+                raise AssertionError("code has no calls of units")
 
 
 def _updated(target: Access, body: tuple[Node, ...]) -> bool:
@@ -140,7 +141,7 @@ class _Check:
 
     def __call__(self, name: str, wanted: Wanted, runs: Sequence[_Run]) -> None:
         for run in runs:
-            check_statement(name, wanted, run.node, run.ranges)
+            check_statement(name, wanted, run.node, run.ranges, run.conditions)
         if len(runs) == 1 and {*wanted.points} == {*wanted.ranges}:
             inside, left = settled(wanted.ranges, wanted.conditions)
             ranges, others = settled(runs[0].ranges, runs[0].conditions)

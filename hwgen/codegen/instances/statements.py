@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hwgen.codegen.instances.boxes import Condition
+from hwgen.codegen.instances.boxes import Condition, boxes, conditions_of
 from hwgen.codegen.instances.forms import Form, Ranges, known_form, total, variable
 from hwgen.codegen.instances.refuted import refuted
 from hwgen.codegen.nodes import Assign, CombineAcrossThreads, IntrinsicCall, OperandOf
-from hwgen.spec.expression import Access, Binary, Call, Cast, Expr, Name, Unary, children
+from hwgen.spec.expression import Access, Binary, Call, Cast, Expr, Name, Unary, children, walk
 
 Statement = Assign | IntrinsicCall | CombineAcrossThreads
 
@@ -46,14 +46,20 @@ class Wanted:
         return tuple(n for n in self.ranges if n in self.points)
 
 
-def check_statement(name: str, wanted: Wanted, node: Statement, ranges: Ranges) -> None:
+def check_statement(
+    name: str,
+    wanted: Wanted,
+    node: Statement,
+    ranges: Ranges,
+    conditions: tuple[Condition, ...] = (),
+) -> None:
     """Hold a statement against what its block computes, on the elements that it touches. `ranges`:
-    of the variables around it.
+    of the variables around it; `conditions`: those under which it runs.
 
     Raises:
         HwgenError: H747 another operation, operand or element.
     """
-    compared = _Compared(name, wanted, {**ranges, **wanted.ranges})
+    compared = _Compared(name, wanted, {**ranges, **wanted.ranges}, conditions)
     match node:
         case Assign():
             compared.assign(node)
@@ -76,11 +82,13 @@ def check_statement(name: str, wanted: Wanted, node: Statement, ranges: Ranges) 
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """A statement against what it is to be. `ranges`: of all variables around it."""
+    """A statement against what it is to be. `ranges`: of all variables around it; `conditions`:
+    under which it runs."""
 
     name: str
     wanted: Wanted
     ranges: Ranges
+    conditions: tuple[Condition, ...]
 
     def alike(self, what: str, found: object, allowed: object) -> None:
         if found != allowed:
@@ -117,6 +125,11 @@ class _Compared:
     def value(self, meant: Expr, found: Expr) -> None:
         """Both are the same expression, over elements and iterators."""
         match meant, found:
+            case Call("select", (condition, yes, no)), _ if _choices(found) < _choices(meant):
+                holds = self.holds(condition)
+                if holds is None:
+                    raise refuted(f"a choice of {self.name} left out", str(found), str(meant))
+                self.value(yes if holds else no, found)
             case Access(), Access():
                 self.element(found, self.wanted.elements[meant])
             case Name(name), _ if name in self.wanted.values:
@@ -129,6 +142,18 @@ class _Compared:
                     self.value(one, other)
             case _:
                 self.alike("a value", found, meant)
+
+    def holds(self, condition: Expr) -> bool | None:
+        """Whether a condition holds wherever the statement runs, nowhere there, or neither."""
+        for sign, answer in ((Unary("not", condition), True), (condition, False)):
+            contrary = conditions_of(sign, self.wanted.values, self.ranges)
+            if next(boxes(self.ranges, (*self.conditions, *contrary)), None) is None:
+                return answer
+        return None
+
+
+def _choices(expr: Expr) -> int:
+    return sum(isinstance(x, Call) and x.function == "select" for x in walk(expr))
 
 
 def _head(expr: Expr) -> str:

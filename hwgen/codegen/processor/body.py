@@ -115,8 +115,9 @@ class BodyText:
         match node:
             case Loop():
                 return self._for(node)
-            case If(condition, then, ()):
-                return [f"if ({self._index(condition)}) {{", *indent(self.lines(then)), "}"]
+            case If(condition, then, otherwise):
+                other = ["} else {", *indent(self.lines(otherwise))] if otherwise else []
+                return [f"if ({self._index(condition)}) {{", *indent(self.lines(then)), *other, "}"]
             case Assign():
                 return [self._assign(node)]
             case Allocate(name, body):
@@ -136,7 +137,7 @@ class BodyText:
                 assert self.function is not None
                 return self.function(self, node)
             case _:
-                raise AssertionError("code has no calls of units, and conditions with one side")
+                raise AssertionError("code has no calls of units")
 
     def template(
         self, text: str, label: str, values: Mapping[str, object] | None = None

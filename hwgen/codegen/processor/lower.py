@@ -36,6 +36,7 @@ from hwgen.codegen.processor.launches import Kernel, Plan, plan_launches
 from hwgen.codegen.processor.prefetching import prefetches
 from hwgen.codegen.processor.routines import outlined
 from hwgen.codegen.processor.storage import Placed, place
+from hwgen.codegen.processor.unswitching import unswitched
 from hwgen.codegen.storages import Array
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.tree.aliases import in_one_place
@@ -109,12 +110,14 @@ def lower_nest(state: LoopTree, homes: Homes, hardware: HardwareSpec) -> tuple[C
         barriers = needed_barriers(state, hardware, placed, extra, plan)
         body = Lowering(state, hardware, placed, plan, barriers).program()
     body, buffers = rooms.share(body, buffers, hardware)
-    body = outlined(body, buffers, hardware)
+    body = keep(outlined(body, buffers, hardware), adding(processor))
+    if not plan.launches:  # Threads choose each for itself.
+        body = unswitched(body, processor)
     program = Code(
         tuple(t.name for t in state.tensors if t.role == "input"),
         tuple(t.name for t in state.tensors if t.role == "output"),
         tuple(buffers.values()),
-        keep(body, adding(processor)),
+        body,
     )
     check_nest(program)
     return program, placing

@@ -7,7 +7,7 @@ these counts whole, and a share of the others. Rates are the spec's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, prod
 
@@ -17,6 +17,7 @@ from hwgen.polyhedral.caches import busiest, filled
 from hwgen.polyhedral.tree.cache_traffic import TreeTraffic
 from hwgen.polyhedral.tree.instructions import retired
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Site
+from hwgen.polyhedral.tree.padding import is_by_place
 from hwgen.spec.affine import affine
 from hwgen.spec.expression import (
     DTYPES,
@@ -25,6 +26,7 @@ from hwgen.spec.expression import (
     Call,
     Expr,
     children,
+    names,
     walk,
 )
 from hwgen.spec.hardware import HardwareSpec
@@ -138,10 +140,15 @@ def estimate_nest(
     return NestCost(blocks, sum(starts.values()), least, ceil(sum(counted.values())))
 
 
-def operations(value: Expr) -> int:
-    """Arithmetic operations of a value, indices left out; at least one."""
+def operations(value: Expr, innermost: Collection[str]) -> int:
+    """Arithmetic operations of a value; at least one. Left out: indices, and choices by place that
+    do not depend on the iterators of the `innermost` loop, as they are made outside of it."""
     inside = {id(n) for a in walk(value) if isinstance(a, Access) for i in a.indices
               for n in walk(i)}  # fmt: skip
+    for choice in walk(value):
+        condition = choice.arguments[0] if isinstance(choice, Call) else choice
+        if is_by_place(choice) and set(names(condition)).isdisjoint(innermost):
+            inside |= {id(choice), *map(id, walk(condition))}
     return max(1, sum(isinstance(n, Call | Binary) and id(n) not in inside for n in walk(value)))
 
 
@@ -166,9 +173,11 @@ def _block(
     stage = state.stage[site.block.stage]
     points = prod(x.extent for x in site.loops)
     width = DTYPES[state.tensor[stage.tensor].dtype]
-    work = operations(stage.value)
+    inner = next((x.name for x in reversed(site.loops) if x.extent > 1), "")
+    last = [i for i, e in site.block.bindings if inner in names(e)]
+    work = operations(stage.value, last)
     if site.block.part == "init":
-        work = 1 if stage.seed is None else operations(stage.seed)
+        work = 1 if stage.seed is None else operations(stage.seed, last)
     if machine.coordinates("block"):
         blocks = _kinds(site, machine, "bind", "block")
         threads = _kinds(site, machine, "bind", "thread")

@@ -28,6 +28,7 @@ from hwgen.spec.expression import (
     conjuncts,
     map_accesses,
     substitute,
+    walk,
 )
 
 Box = Mapping[str, tuple[int, int]]
@@ -71,6 +72,15 @@ def decompose_padding(state: LoopTree, tensor: str) -> tuple[LoopTree, str]:
         root.insert(place + number, fresh_nest(made, made.stage[new]))
         made = replace(made, root=tuple(root))
     return made, name
+
+
+def is_by_place(value: Expr) -> bool:
+    """Whether a value is chosen by where it is alone, whatever the data."""
+    match value:
+        case Call("select", (condition, _, _)):
+            return not any(isinstance(part, Access) for part in walk(condition))
+        case _:
+            return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,12 @@ import pytest
 
 import hwgen
 from hwgen.codegen.instances.nests import check_nest_instances
-from hwgen.codegen.nodes import Code, CombineAcrossThreads, IntrinsicCall, nodes
+from hwgen.codegen.nodes import Code, CombineAcrossThreads, If, IntrinsicCall, nodes
 from hwgen.codegen.processor.lower import Placing, lower_nest
 from hwgen.errors import HwgenError
-from hwgen.passes.nest_pipeline import NestCompilation
+from hwgen.passes.nest_pipeline import NestCompilation, compile_nest
 from hwgen.polyhedral.schedule.schedule import Schedule
+from hwgen.spec.load import make_workload
 from tests.planted.nests import executed_mutations
 from tests.unit.codegen_processor import samples
 from tests.unit.tree import toy
@@ -82,11 +83,23 @@ def found(workload: str, chip: str, **sizes: int) -> Schedule:
     return made.schedule
 
 
+def padded_in_place() -> Schedule:
+    """A convolution that reads its padding where it is: tiles at a border choose."""
+    tensors = {"x": "int8[6, 5, 3]", "xp": "int8[8, 7, 3]", "w": "int8[3, 3, 3, 8]"}
+    compute = [
+        "xp[h, v, c] = select(h >= 1 and h < 7 and v >= 1 and v < 6, x[h - 1, v - 1, c], 5)",
+        "y[i, j, o] += xp[i + r, j + s, c] * w[r, s, c, o]",
+    ]
+    workload = make_workload("padded", tensors={**tensors, "y": "int32[6, 5, 8]"}, compute=compute)
+    return compile_nest(workload, hwgen.load_hardware("cpu_generic")).schedule
+
+
 KERNELS: dict[str, Callable[[], Schedule]] = {
     "staged": staged,
     "combined": combined,
     "combined across": combined_across,
     "vectors, padding": lambda: found("conv2d_requant", "cpu_generic", H=9, W=9, C=5, O=7),
+    "padding in place": padded_in_place,
     "rows": lambda: found("layernorm", "cpu_generic"),
     "an intrinsic": called,
 }
@@ -114,6 +127,9 @@ def test_a_right_kernel_passes(name: str) -> None:
 def test_the_kernels_have_what_they_are_for() -> None:
     for name, kind in (("combined", CombineAcrossThreads), ("an intrinsic", IntrinsicCall)):
         assert any(isinstance(n, kind) for n in nodes(made(name)[0].body)), name
+    sides = [n for n in nodes(made("padding in place")[0].body) if isinstance(n, If)]
+    assert all(n.otherwise for n in sides)
+    assert len(sides) >= 2
 
 
 @pytest.mark.parametrize("name", KERNELS)
