@@ -80,8 +80,8 @@ def _with_views(
 ) -> list[Statement]:
     """The statements and those of the views of inputs that they read, in textual order."""
     read = read_by(statements)
-    mine = {id(s) for s in (*statements, *(s for s in views if s.target.tensor in read))}
-    return [s for s in workload.statements if id(s) in mine]
+    mine = {s.name for s in (*statements, *(s for s in views if s.target.tensor in read))}
+    return [s for s in workload.statements if s.name in mine]
 
 
 class _Growing:
