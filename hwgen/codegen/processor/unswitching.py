@@ -78,12 +78,11 @@ def _unswitched(
         loops[outer - 1].variable not in used or _is_tile(loops[outer - 1], processor)
     ):
         outer -= 1
-    between, inside = loops[outer:place], loops[place:]
+    between = loops[outer:place]
+    first, rest = _tile_first(between, used, inner, every)
+    inside = (*rest, *loops[place:])
     other = inner if len(conditions) > 1 else _chosen(inner, conditions, yes=False)
-    made = _around(
-        _tile_first(between, used, inner, every),
-        If(decided, (_around(inside, clean),), (_around(inside, other),)),
-    )
+    made = _around(first, If(decided, (_around(inside, clean),), (_around(inside, other),)))
     clear = _in_all(decided, {x.variable: x.extent for x in between}, every)
     if clear is not None:
         made = If(clear, (_around(loops[outer:], clean),), (made,))
@@ -119,10 +118,10 @@ def _is_tile(loop: Loop, processor: Processor) -> bool:
 
 def _tile_first(
     loops: tuple[Loop, ...], used: Collection[str], inner: Assign, every: Extents
-) -> tuple[Loop, ...]:
-    """Loops with those in front that a condition depends on, where each element keeps the order of
-    its updates: these move the element, no two iterations of loops that do so have the same one,
-    and nothing else in its array is read."""
+) -> tuple[tuple[Loop, ...], tuple[Loop, ...]]:
+    """Loops that a condition depends on, and the others, to stand inside of these, where each
+    element keeps the order of its updates: the former move the element, no two iterations of loops
+    that do so have the same one, and nothing else in its array is read. Else all, and none."""
     first = tuple(x for x in loops if x.variable in used)
     rest = tuple(x for x in loops if x.variable not in used)
     target = inner.target
@@ -132,7 +131,7 @@ def _tile_first(
     own = {x.variable for x in first}
     bounds = {n for x in loops for n in names(x.upper)}
     free = alone and own <= set(names(target)) and bounds.isdisjoint(x.variable for x in loops)
-    return (*first, *rest) if free and _is_injective(target.indices[0], every) else loops
+    return (first, rest) if free and _is_injective(target.indices[0], every) else (loops, ())
 
 
 def _is_injective(index: Expr, extents: Extents) -> bool:
