@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from hwgen.model.c_compiler import user_flags
 from hwgen.network.compiled import Network
 from hwgen.network.steps import Step
 from hwgen.report.records import Record
@@ -140,7 +141,8 @@ def summary_lines(net: Network) -> list[str]:
         f"weights: {net.weights.bytes:,} bytes",
     ]
     if code is not None:
-        lines.append(f"code: {sum(code.values()):,} bytes, compiled here with -Os")
+        flags = " ".join(("-Os", *user_flags()))
+        lines.append(f"code: {sum(code.values()):,} bytes, compiled here with {flags}")
     return lines
 
 
