@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import hwgen
+from hwgen.cli import main
 from hwgen.errors import HwgenError
 from hwgen.model import c_compiler
 from hwgen.model.c_compiler import find_compiler, have_compiler
@@ -44,7 +45,7 @@ from tests.unit.report.test_html import Elements
 
 pytestmark = WITH_READER
 STRICT = ("-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas")
-CHIPS = ("cpu_generic", "npu_shared_buffer")
+Text = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(scope="module")
@@ -304,6 +305,21 @@ def test_the_page(folder: Path) -> None:
     bars = [line.split()[-1] for line in report_text(net).split("\n\n")[2].splitlines()[2:]]
     lives = [(p.live.first, p.live.last) for p in net.plan.arena.places]
     assert [(b.index("#"), b.rindex("#")) for b in bars] == lives
+
+
+def test_the_command_sets_parameters_and_writes_a_page(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Text
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ["compile", str(folder / "small.tflite"), "--spec", "cpu_generic", "--jobs", "1"]
+    pages = ["--report", "page.html", "-o", "out"]
+    assert main([*command, "--set", "CORES=1", *pages]) == 0
+    assert "wrote page.html to ." in capsys.readouterr().out
+    assert "CORES = 1" in Elements(Path("page.html").read_text()).text
+    assert "omp parallel" not in "".join(p.read_text() for p in Path("out").glob("*.c"))
+    for wrong, code in ((["--set", "CORS=1"], "H005"), (["--report", "page.svg"], "H009")):
+        assert main([*command, *wrong]) == 1
+        assert f"error[{code}]" in capsys.readouterr().err
 
 
 @WITH_RUNTIME
