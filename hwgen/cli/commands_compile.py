@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
 from hwgen.cli.guard import guarded
 from hwgen.cli.options import (
     CacheOption,
+    ChipSetOption,
+    IntOrNone,
     JsonOption,
+    PathOrNone,
     SearchSecondsOption,
     SpecOption,
+    TargetName,
     TrustOption,
+    choice_option,
     epilog,
+    jobs_option,
+    output_option,
     path,
+    report_option,
 )
 
 commands = typer.Typer()
@@ -26,6 +34,8 @@ commands = typer.Typer()
     epilog=epilog(
         "compile model.tflite --spec LOOPS -o model",
         "compile model.tflite --spec CHIP --compare",
+        "compile model.tflite --spec CHIP --target firmware -o firmware",
+        "compile model.tflite --spec CHIP --report model.html",
         "compile model.tflite --spec CHIP --json",
     ),
 )
@@ -38,17 +48,20 @@ def compile_(
         ),
     ],
     spec: SpecOption,
+    settings: ChipSetOption = None,
     output: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="DIR",
-            parser=path,
-            help="Write the network to this folder: its C, the kernels, the weights, an example "
-            "and a Makefile.",
+        PathOrNone,
+        output_option(
+            "Write the network to this folder: its C, the kernels, the weights, an example and a "
+            "Makefile."
         ),
     ] = None,
+    target: Annotated[
+        TargetName,
+        choice_option(
+            TargetName, "firmware: the example needs no C library. The rest never has a heap."
+        ),
+    ] = TargetName.HOST,
     compare: Annotated[
         bool,
         typer.Option(
@@ -57,12 +70,10 @@ def compile_(
             "that differs.",
         ),
     ] = False,
-    jobs: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option(
-            min=1, metavar="N", help="Number of processes that compile. Left out: one per core."
-        ),
+    report: Annotated[
+        PathOrNone, report_option("Write an HTML page of the network, to a file or a folder.")
     ] = None,
+    jobs: Annotated[IntOrNone, jobs_option("Number of processes that compile.")] = None,
     trust: TrustOption = False,
     search_seconds: SearchSecondsOption = None,
     no_cache: CacheOption = False,
@@ -80,8 +91,11 @@ def compile_(
         body.compile_network(
             model,
             spec,
+            settings or [],
             output,
             jobs,
+            firmware=target is TargetName.FIRMWARE,
+            report=report,
             seconds=search_seconds,
             cached=not no_cache,
             compared=compare,

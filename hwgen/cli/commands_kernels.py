@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import Enum
-from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -22,6 +20,7 @@ from hwgen.cli.options import (
     NoAutoOption,
     ObjectiveName,
     ObjectiveOption,
+    PathOrNone,
     ReportOption,
     ScriptOption,
     SearchSecondsOption,
@@ -30,14 +29,18 @@ from hwgen.cli.options import (
     SlackOption,
     SpecOption,
     SweepOption,
+    TargetName,
+    TextOrNone,
+    TextsOrNone,
     TraceOption,
     TrustOption,
     WorkloadOption,
-    choice,
-    choices,
+    choice_option,
     epilog,
     one,
+    output_option,
     path,
+    workloads_option,
 )
 from hwgen.cli.pictures import Pictures
 from hwgen.cli.searching import Search
@@ -45,13 +48,6 @@ from hwgen.cli.stages import NEST_STAGES, STAGES
 from hwgen.cli.target import Target
 
 commands = typer.Typer()
-
-
-class TargetName(str, Enum):
-    """What `generate` writes C for."""
-
-    HOST = "host"
-    FIRMWARE = "firmware"
 
 
 def _search(
@@ -87,20 +83,11 @@ def _search(
 def generate(
     *,
     spec: SpecOption,
-    workloads: Annotated[
-        Optional[list[str]],  # noqa: UP045
-        typer.Option(
-            "--workload",
-            metavar="W",
-            help="A file, or a name that `hwgen list` shows. May be repeated. Left out: every "
-            "workload that the chip can run.",
-            autocompletion=complete.workloads,
-        ),
-    ] = None,
+    workloads: Annotated[TextsOrNone, workloads_option(" that the chip can run")] = None,
     settings: SweepOption = None,
     dtypes: DtypeOption = None,
     stage: Annotated[
-        Optional[str],  # noqa: UP045
+        TextOrNone,
         typer.Option(
             metavar="NAME",
             help=f"Print the result of one stage: {', '.join(STAGES)}. For a processor alone: "
@@ -109,26 +96,20 @@ def generate(
         ),
     ] = None,
     output: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="DIR",
-            parser=path,
-            help="Write NAME.c, NAME.h and NAME_model.c to this folder. For firmware, also the "
-            "files that a program needs to include them.",
+        PathOrNone,
+        output_option(
+            "Write NAME.c, NAME.h and NAME_model.c to this folder. For firmware, also the files "
+            "that a program needs to include them."
         ),
     ] = None,
     target: Annotated[
         TargetName,
-        typer.Option(
-            metavar=choices(TargetName),
-            parser=choice(TargetName),
-            help="firmware: kernels use no heap; the caller provides a workspace.",
+        choice_option(
+            TargetName, "firmware: kernels use no heap; the caller provides a workspace."
         ),
     ] = TargetName.HOST,
     weights: Annotated[
-        Optional[list[str]],  # noqa: UP045
+        TextsOrNone,
         typer.Option(
             "--weights",
             metavar="T=FILE.npy",
@@ -145,7 +126,7 @@ def generate(
     search_seconds: SearchSecondsOption = None,
     no_cache: CacheOption = False,
     plot: Annotated[
-        Optional[Path],  # noqa: UP045
+        PathOrNone,
         typer.Option(
             "--plot",
             metavar="FILE.svg",
@@ -232,7 +213,7 @@ def simulate(
     settings: SetOption = None,
     dtypes: DtypeOption = None,
     inputs: Annotated[
-        Optional[list[str]],  # noqa: UP045
+        TextsOrNone,
         typer.Option(
             "--input",
             metavar="T=FILE.npy",
@@ -240,7 +221,7 @@ def simulate(
         ),
     ] = None,
     output_dir: Annotated[
-        Optional[Path],  # noqa: UP045
+        PathOrNone,
         typer.Option(
             "--output-dir",
             metavar="DIR",
@@ -249,19 +230,16 @@ def simulate(
         ),
     ] = None,
     seed: SeedOption = 0,
-    data: Annotated[
-        Data, typer.Option(metavar=choices(Data), parser=choice(Data), help=DATA_HELP)
-    ] = Data.RANDOM,
+    data: Annotated[Data, choice_option(Data, DATA_HELP)] = Data.RANDOM,
     schedule: Annotated[
         int,
         typer.Option(min=0, metavar="RANK", help="Take the schedule of this rank; 0 is the best."),
     ] = 0,
     engine: Annotated[
         Engine,
-        typer.Option(
-            metavar=choices(Engine),
-            parser=choice(Engine),
-            help="python: run the simulator. c: run the emitted C, with $CFLAGS; for units on the "
+        choice_option(
+            Engine,
+            "python: run the simulator. c: run the emitted C, with $CFLAGS; for units on the "
             "generated C model. both: run the C too if there is a compiler.",
         ),
     ] = Engine.BOTH,

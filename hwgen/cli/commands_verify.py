@@ -7,7 +7,6 @@ from typing import Annotated, Optional
 
 import typer
 
-from hwgen.cli import complete
 from hwgen.cli.guard import guarded
 from hwgen.cli.options import (
     DATA_HELP,
@@ -15,14 +14,20 @@ from hwgen.cli.options import (
     Data,
     DtypeOption,
     Engine,
+    IntOrNone,
     JsonOption,
+    PathOrNone,
     SeedOption,
     SetOption,
+    TextOrNone,
+    TextsOrNone,
     TrustOption,
-    choice,
-    choices,
+    choice_option,
     epilog,
-    path,
+    jobs_option,
+    output_option,
+    spec_option,
+    workloads_option,
 )
 
 EXAMPLES = 25
@@ -48,33 +53,18 @@ commands = typer.Typer()
 def verify(
     *,
     spec: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(
-            "--spec",
-            metavar="SPEC",
-            help="The chip: a file, or a name that `hwgen list` shows. May be left out with "
-            "--chips, --schedules or --workloads.",
-            autocompletion=complete.chips,
-        ),
+        TextOrNone,
+        spec_option("May be left out with --chips, --schedules or --workloads."),
     ] = None,
-    workloads: Annotated[
-        Optional[list[str]],  # noqa: UP045
-        typer.Option(
-            "--workload",
-            metavar="W",
-            help="A file, or a name that `hwgen list` shows. May be repeated. Left out: every "
-            "workload.",
-            autocompletion=complete.workloads,
-        ),
-    ] = None,
+    workloads: Annotated[TextsOrNone, workloads_option("")] = None,
     settings: SetOption = None,
     dtypes: DtypeOption = None,
     examples: Annotated[
-        Optional[int],  # noqa: UP045
+        IntOrNone,
         typer.Option(min=1, metavar="N", help=f"Examples per workload. Left out: {EXAMPLES}."),
     ] = None,
     schedules: Annotated[
-        Optional[int],  # noqa: UP045
+        IntOrNone,
         typer.Option(
             min=1,
             metavar="N",
@@ -83,7 +73,7 @@ def verify(
         ),
     ] = None,
     chips: Annotated[
-        Optional[int],  # noqa: UP045
+        IntOrNone,
         typer.Option(
             min=1,
             metavar="N",
@@ -91,7 +81,7 @@ def verify(
         ),
     ] = None,
     natural: Annotated[
-        Optional[int],  # noqa: UP045
+        IntOrNone,
         typer.Option(
             "--workloads",
             min=1,
@@ -101,39 +91,23 @@ def verify(
     ] = None,
     data: Annotated[
         Optional[Data],  # noqa: UP045
-        typer.Option(
-            metavar=choices(Data),
-            parser=choice(Data),
-            help=f"With --workloads: {DATA_HELP} Left out: small.",
-        ),
+        choice_option(Data, f"With --workloads: {DATA_HELP} Left out: small."),
     ] = None,
     engine: Annotated[
         Optional[Engine],  # noqa: UP045
-        typer.Option(
-            metavar=choices(Engine),
-            parser=choice(Engine),
-            help="With --workloads: run the simulator, the emitted C, or both. C is compiled with "
-            "the flags of users, by each compiler found, in turn. Left out: the simulator.",
+        choice_option(
+            Engine,
+            "With --workloads: run the simulator, the emitted C, or both. C is compiled with the "
+            "flags of users, by each compiler found, in turn. Left out: the simulator.",
         ),
     ] = None,
     jobs: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="With --chips, --schedules or --workloads: number of processes. Left out: one "
-            "per core.",
-        ),
+        IntOrNone,
+        jobs_option("With --chips, --schedules or --workloads: number of processes."),
     ] = None,
     output: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="DIR",
-            parser=path,
-            help=f"With --chips: write failures to this folder. Left out: {FAILURES}.",
-        ),
+        PathOrNone,
+        output_option(f"With --chips: write failures to this folder. Left out: {FAILURES}."),
     ] = None,
     seed: SeedOption = 0,
     trust: TrustOption = False,

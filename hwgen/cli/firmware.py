@@ -9,17 +9,9 @@ from typing import TYPE_CHECKING
 
 from hwgen.codegen.c_names import C_TYPES
 from hwgen.codegen.emit_c import FirmwareSource, emit_firmware
-from hwgen.codegen.firmware_build import (
-    STUB_FOLDER,
-    Argument,
-    Part,
-    cmake_file,
-    example,
-    makefile,
-)
+from hwgen.codegen.firmware_build import Argument, Part, build_files, example
 from hwgen.codegen.host_plan import HostPlan
 from hwgen.codegen.processor.emit import NestFirmware, emit_nest_firmware
-from hwgen.codegen.vendor_stub import stub, vendor_headers
 from hwgen.model.weights import Constant, images_of, weights_file
 from hwgen.report.output import add_files
 
@@ -113,15 +105,8 @@ def firmware_files(kernels: Sequence[FirmwareKernel], hardware: HardwareSpec) ->
     for kernel in kernels:
         add_files(files, kernel.part.name, kernel.files)
     parts = [k.part for k in kernels]
-    standard = 99 if hardware.units else 11
-    files["main.c"], files["Makefile"] = example(parts), makefile(parts, standard)
-    files["CMakeLists.txt"] = cmake_file(parts, standard)
     texts = [(k.part.name, k.files[f"{k.part.name}.h"] + k.emitted) for k in kernels]
-    for path in vendor_headers(hardware.code.includes):
-        # A spec does not say which header has what: the first of them has all.
-        files[f"{STUB_FOLDER}/{path}"] = stub(texts, path, hardware.name)
-        texts = []
-    return files
+    return {**files, "main.c": example(parts), **build_files(parts, texts, hardware)}
 
 
 def _constants(

@@ -44,6 +44,13 @@ class Engine(str, Enum):
     C = "c"
 
 
+class TargetName(str, Enum):
+    """The machine that C is written for."""
+
+    HOST = "host"
+    FIRMWARE = "firmware"
+
+
 class Data(str, Enum):
     """How tensors that are not given are drawn."""
 
@@ -113,47 +120,83 @@ def one(workloads: list[str]) -> str:
     return workloads[0]
 
 
-SpecOption = Annotated[
-    str,
-    typer.Option(
-        "--spec",
-        metavar="SPEC",
-        help="The chip: a file, or a name that `hwgen list` shows.",
-        autocompletion=complete.chips,
-    ),
-]
+PathOrNone = Optional[Path]  # noqa: UP045 - typer evaluates these on Python 3.10 too
+IntOrNone = Optional[int]  # noqa: UP045
+TextOrNone = Optional[str]  # noqa: UP045
+TextsOrNone = Optional[list[str]]  # noqa: UP045
+
+
+def spec_option(note: str = "") -> Any:
+    """`--spec`; `note`: a sentence after its help."""
+    said = f"The chip: a file, or a name that `hwgen list` shows. {note}".strip()
+    return typer.Option("--spec", metavar="SPEC", help=said, autocompletion=complete.chips)
+
+
+def workload_option(said: str) -> Any:
+    """`--workload`, with its help."""
+    return typer.Option("--workload", metavar="W", help=said, autocompletion=complete.workloads)
+
+
+def output_option(said: str) -> Any:
+    """`-o`, with its help."""
+    return typer.Option("-o", "--output", metavar="DIR", parser=path, help=said)
+
+
+def jobs_option(said: str) -> Any:
+    """`--jobs`, with the first part of its help."""
+    return typer.Option("--jobs", min=1, metavar="N", help=f"{said} Left out: one per core.")
+
+
+def choice_option(kind: type[Enum], said: str) -> Any:
+    """An option that takes a member of an enumeration, with its help."""
+    return typer.Option(metavar=choices(kind), parser=choice(kind), help=said)
+
+
+def report_option(said: str) -> Any:
+    """`--report`, with its help."""
+    return typer.Option("--report", metavar="PATH", parser=path, help=said)
+
+
+SpecOption = Annotated[str, spec_option()]
 WorkloadOption = Annotated[
     list[str],  # A list, so that a second one is refused and not taken in silence.
-    typer.Option(
-        "--workload",
-        metavar="W",
-        help="The workload: a file, or a name that `hwgen list` shows.",
-        autocompletion=complete.workloads,
-    ),
+    workload_option("The workload: a file, or a name that `hwgen list` shows."),
 ]
-SetOption = Annotated[
-    Optional[list[str]],  # noqa: UP045 - typer evaluates this on Python 3.10 too
-    typer.Option(
+
+
+def workloads_option(every: str) -> Any:
+    """`--workload` that may be left out; `every`: which workloads there are then."""
+    return workload_option(
+        "A file, or a name that `hwgen list` shows. May be repeated. Left out: every workload"
+        f"{every}."
+    )
+
+
+def set_option(whose: str, note: str = "") -> Any:
+    """`--set`; `whose`: what has the names."""
+    return typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Set a parameter of the chip or a size of the workload. Write spec.NAME or "
-        "workload.NAME if both have the name. May be repeated.",
+        help=f"Set a {whose}. May be repeated. {note}".strip(),
         autocompletion=complete.settings,
-    ),
-]
+    )
+
+
+_OF_BOTH = (
+    "parameter of the chip or a size of the workload. Write spec.NAME or workload.NAME if both "
+    "have the name"
+)
+SetOption = Annotated[TextsOrNone, set_option(_OF_BOTH)]
+ChipSetOption = Annotated[TextsOrNone, set_option("parameter of the chip")]
 SweepOption = Annotated[
-    Optional[list[str]],  # noqa: UP045
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="Set a parameter of the chip or a size of the workload. Write spec.NAME or "
-        "workload.NAME if both have the name. May be repeated. Several values, NAME=8,16,32, "
-        "compile every combination and print one table.",
-        autocompletion=complete.settings,
+    TextsOrNone,
+    set_option(
+        _OF_BOTH,
+        "Several values, NAME=8,16,32, compile every combination and print one table.",
     ),
 ]
 DtypeOption = Annotated[
-    Optional[list[str]],  # noqa: UP045
+    TextsOrNone,
     typer.Option(
         "--dtype",
         metavar="NAME=DTYPE",
@@ -228,17 +271,14 @@ CacheOption = Annotated[
     typer.Option("--no-cache", help="Neither use nor keep cached results of searches."),
 ]
 ReportOption = Annotated[
-    Optional[Path],  # noqa: UP045
-    typer.Option(
-        "--report",
-        metavar="PATH",
-        parser=path,
-        help="Write an HTML page of each kernel, to a folder or a file that ends in .html. To a "
-        "file that ends in .svg, write a picture of the timeline and memories.",
+    PathOrNone,
+    report_option(
+        "Write an HTML page of each kernel, to a folder or a file that ends in .html. To a file "
+        "that ends in .svg, write a picture of the timeline and memories."
     ),
 ]
 TraceOption = Annotated[
-    Optional[Path],  # noqa: UP045
+    PathOrNone,
     typer.Option(
         "--trace",
         metavar="PATH",
@@ -248,7 +288,7 @@ TraceOption = Annotated[
     ),
 ]
 ScriptOption = Annotated[
-    Optional[Path],  # noqa: UP045
+    PathOrNone,
     typer.Option(
         "--script",
         metavar="FILE",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ class Pictures:
 
     report: Path | None = None
     trace: Path | None = None
+    reports: tuple[str, ...] = _REPORTS
+    """Suffixes of files that a report may be."""
 
     def check(self) -> None:
         """Refuse what cannot be written before anything is compiled.
@@ -33,7 +36,7 @@ class Pictures:
         from hwgen.report.output import check_folder
 
         for option, path, suffixes in (
-            ("--report", self.report, _REPORTS),
+            ("--report", self.report, self.reports),
             ("--trace", self.trace, _TRACES),
         ):
             if path is None:
@@ -63,37 +66,47 @@ class Pictures:
 
             drawn = self.report.suffix.lower() == ".svg"
             suffix, make = (".svg", picture) if drawn else (".html", page)
-            lines.append(_write("--report", self.report, suffix, make, compiled))
+            lines.append(_write("--report", self.report, suffix, _by_name(make, compiled)))
         if self.trace is not None:
             from hwgen.report.trace_events import trace
 
-            lines.append(_write("--trace", self.trace, ".json", trace, compiled))
+            lines.append(_write("--trace", self.trace, ".json", _by_name(trace, compiled)))
         return [line for line in lines if line]
 
+    def write_page(self, name: str, make: Callable[[], str]) -> list[str]:
+        """Write the one page of something else; returns a line where it was asked for.
 
-def _write(
-    option: str,
-    path: Path,
-    suffix: str,
-    make: Callable[[Compiled], str],
-    compiled: Sequence[Compiled],
-) -> str:
+        Raises:
+            HwgenError: H009 where it cannot be written.
+        """
+        return [_write("--report", self.report, ".html", [(name, make)])] if self.report else []
+
+
+_Named = Sequence[tuple[str, Callable[[], str]]]
+"""Names of files, without their suffix, and what makes their text."""
+
+
+def _by_name(make: Callable[[Compiled], str], compiled: Sequence[Compiled]) -> _Named:
+    return [(c.source.function, partial(make, c)) for c in compiled]
+
+
+def _write(option: str, path: Path, suffix: str, wanted: _Named) -> str:
     from hwgen.errors import HwgenError
     from hwgen.report.output import write_files
 
     if path.suffix.lower() == suffix:
-        if len(compiled) > 1:
+        if len(wanted) > 1:
             raise HwgenError(
                 "H009",
                 f"a file of {option} is of one kernel",
                 field=option,
-                found=f"{path} for {len(compiled)} kernels",
+                found=f"{path} for {len(wanted)} kernels",
                 allowed="a folder, where there are several kernels",
                 repair=f"write {option} {path.with_suffix('')}",
             )
-        folder, names = path.parent, [path.name] * len(compiled)
+        folder, names = path.parent, [path.name] * len(wanted)
     else:
-        folder, names = path, [c.source.function + suffix for c in compiled]
+        folder, names = path, [name + suffix for name, _ in wanted]
     if len(set(names)) < len(names):
         twice = next(n for n in names if names.count(n) > 1).removesuffix(suffix)
         raise HwgenError(
@@ -104,5 +117,5 @@ def _write(
         )
     if not names:
         return ""
-    write_files(folder, {n: make(c) for n, c in zip(names, compiled, strict=True)})
+    write_files(folder, {n: make() for n, (_, make) in zip(names, wanted, strict=True)})
     return f"wrote {', '.join(names)} to {folder}"

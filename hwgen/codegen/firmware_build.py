@@ -1,9 +1,12 @@
-"""What a folder of firmware kernels needs besides them: an example, a Makefile, a CMake file."""
+"""Files beside the kernels of a firmware folder: an example, a Makefile, a CMake file, stubs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from hwgen.codegen.vendor_stub import stub, vendor_headers
+from hwgen.spec.hardware import HardwareSpec
 
 STUB_FOLDER = "stub"
 
@@ -63,6 +66,29 @@ def example(parts: Sequence[Part]) -> str:
     calls.append("return 0;")
     body = [f"  {line}" for line in calls]
     return "\n".join([*lines, "", "int main(void)", "{", *body, "}", ""])
+
+
+def build_files(
+    parts: Sequence[Part], texts: Sequence[tuple[str, str]], hardware: HardwareSpec
+) -> dict[str, str]:
+    """The files that compile a folder; `texts`: of each kernel its name, and its header and C."""
+    standard = _standard(hardware)
+    files = {"Makefile": makefile(parts, standard), "CMakeLists.txt": cmake_file(parts, standard)}
+    for path in vendor_headers(hardware.code.includes):
+        # A spec does not say which header has what: the first of them has all.
+        files[f"{STUB_FOLDER}/{path}"] = stub(texts, path, hardware.name)
+        texts = []
+    return files
+
+
+def firmware_flags(hardware: HardwareSpec) -> tuple[str, ...]:
+    """Flags that the folder's files take, with any compiler."""
+    return (f"-std=c{_standard(hardware)}", "-ffreestanding", "-I.", f"-I{STUB_FOLDER}")
+
+
+def _standard(hardware: HardwareSpec) -> int:
+    """The C that firmware kernels of a chip are: 99 or 11."""
+    return 99 if hardware.units else 11
 
 
 def makefile(parts: Sequence[Part], standard: int) -> str:

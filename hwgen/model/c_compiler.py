@@ -9,7 +9,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -147,6 +147,35 @@ def load_library(
     return _loaded[key]
 
 
+def object_bytes(
+    files: Mapping[str, str], sources: Sequence[str], flags: tuple[str, ...]
+) -> dict[str, int] | None:
+    """Bytes of code and constants in the object of each source, compiled among the files with the
+    flags and those of `$CFLAGS`; None without a compiler or a program that reads its objects.
+
+    Raises:
+        HwgenError: H704 the compiler fails.
+    """
+    compiler = find_compiler()
+    if compiler is None:
+        return None
+    asked = _run([*compiler, "-print-prog-name=size"])  # That of the compiler's own target.
+    reader = shutil.which(asked.stdout.strip() or "size")
+    if reader is None:
+        return None
+    with tempfile.TemporaryDirectory(prefix="hwgen-") as scratch:
+        folder = Path(scratch)
+        _write(files, folder)
+        done = _run([*compiler, *flags, *user_flags(), "-c", *sources], folder)
+        if done.returncode != 0:
+            raise _refused(done, sources[0])
+        read = _run([reader, *(str(Path(s).with_suffix(".o")) for s in sources)], folder)
+    rows = [line.split() for line in read.stdout.splitlines()[1:]]
+    if read.returncode != 0 or len(rows) != len(sources):
+        return None
+    return {source: int(row[0]) for source, row in zip(sources, rows, strict=True)}
+
+
 def _words(variable: str) -> tuple[str, ...]:
     text = os.environ.get(variable, "")
     try:
@@ -165,11 +194,19 @@ def _words(variable: str) -> tuple[str, ...]:
 @cache
 def _target(compiler: tuple[str, ...]) -> str:
     """What identifies the compiler and the instruction set: its predefined macros."""
-    done = subprocess.run(
-        [*compiler, "-march=native", "-dM", "-E", "-x", "c", os.devnull],
-        capture_output=True, text=True, check=False, timeout=_TIMEOUT_SECONDS,
-    )  # fmt: skip
-    return done.stdout
+    return _run([*compiler, "-march=native", "-dM", "-E", "-x", "c", os.devnull]).stdout
+
+
+def _run(words: Sequence[str], folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        words, capture_output=True, text=True, check=False, timeout=_TIMEOUT_SECONDS, cwd=folder
+    )
+
+
+def _write(files: Mapping[str, str], folder: Path) -> None:
+    for file, text in files.items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text(text, encoding="utf-8")
 
 
 def _writable(folder: Path | None) -> Path | None:
@@ -203,23 +240,23 @@ def _compile(
     folder: Path,
 ) -> Path:
     made = folder / "made.so"
-    for file, text in files.items():
-        (folder / file).parent.mkdir(parents=True, exist_ok=True)
-        (folder / file).write_text(text, encoding="utf-8")
+    _write(files, folder)
     sources = [str(folder / file) for file in files if file.endswith(".c")]
-    done = subprocess.run(
-        [*compiler, *flags, "-shared", "-fPIC", *sources, "-o", str(made), "-lm"],
-        capture_output=True, text=True, check=False, timeout=_TIMEOUT_SECONDS, cwd=folder,
-    )  # fmt: skip
+    words = [*compiler, *flags, "-shared", "-fPIC", *sources, "-o", str(made), "-lm"]
+    done = _run(words, folder)
     if done.returncode != 0:
-        raise HwgenError(
-            "H704",
-            "the C compiler refuses the file",
-            field=name,
-            found=done.stderr.strip()[:2000] or f"exit status {done.returncode}",
-            repair="use another compiler through CC, other flags through CFLAGS, or report this "
-            "message",
-        )
+        raise _refused(done, name)
     with made.open("ab") as file:
         file.write(hashlib.sha256(made.read_bytes()).digest())
     return made
+
+
+def _refused(done: subprocess.CompletedProcess[str], name: str) -> HwgenError:
+    return HwgenError(
+        "H704",
+        "the C compiler refuses the file",
+        field=name,
+        found=done.stderr.strip()[:2000] or f"exit status {done.returncode}",
+        repair="use another compiler through CC, other flags through CFLAGS, or report this "
+        "message",
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -13,59 +13,76 @@ from hwgen.errors import HwgenError, Location
 from hwgen.model.numeric import Array
 from hwgen.network.compiled import Network
 from hwgen.network.packages import needed
+from hwgen.polyhedral.schedule.requested import unfit
 
+Arrays = Mapping[str, Array]
+Runtime = Callable[[Arrays], Arrays]
 RUNTIME = "tflite-micro"
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`samples`: runs that were compared, each with all `layers`."""
+    """`samples`: runs that were compared, each with `layers` whose outputs `runtime` gives."""
 
     samples: int
     layers: int
+    runtime: str = RUNTIME
 
     def __str__(self) -> str:
-        return f"equal to {RUNTIME}: {self.layers} layers on {self.samples} inputs"
+        return f"equal to {self.runtime}: {self.layers} layers on {self.samples} inputs"
 
 
-def compare(net: Network, samples: int = 4) -> Comparison:
-    """Run a network and the model's runtime on drawn inputs, the second half of them the ends of
-    the type's range, and compare the output of every layer.
+def compare(net: Network, samples: int = 4, runtime: Runtime | None = None) -> Comparison:
+    """Run a network and a runtime on drawn inputs, the second half of them the ends of the type's
+    range, and compare the output of every layer that the runtime gives.
+
+    Args:
+        net: the network.
+        samples: how many inputs are drawn.
+        runtime: the model's tensors by name, those that it knows, for inputs by name; the model's
+            own runtime where there is none.
 
     Raises:
         HwgenError: H805 naming the first layer that differs; H802 without the runtime's package; as
-            a call of the network.
+            a call of the network; H050 a runtime that gives no tensor of the model.
     """
-    interpreter = _Interpreter(net)
+    run, name = (runtime, "the runtime") if runtime else (_Interpreter(net).run, RUNTIME)
+    compared: set[str] = set()
     for n in range(samples):
         inputs = net.draw(n, extremes=2 * n >= samples)
-        different = _first_difference(net, interpreter, inputs)
+        wanted = run(inputs)
+        compared |= wanted.keys()
+        different = _first_difference(net, wanted, inputs)
         if different:
             raise HwgenError(
                 "H805",
-                f"a layer differs from {RUNTIME}",
+                f"a layer differs from {name}",
                 location=Location(net.plan.graph.file),
                 found=f"{different}, on input {n} of {samples}",
                 allowed="the same numbers in every layer",
                 repair="report the model, the chip and this message",
             )
-    return Comparison(samples, len(net.layers))
+    if not compared & net.plan.graph.tensor.keys():
+        known = ", ".join(net.plan.graph.outputs)
+        raise unfit("runtime", "a result without a tensor of the model", known)
+    layers = sum(step.layer.output[1] in compared for step in net.layers)
+    return Comparison(samples, layers, name)
 
 
-def _first_difference(net: Network, interpreter: _Interpreter, inputs: Mapping[str, Array]) -> str:
+def _first_difference(net: Network, wanted: Arrays, inputs: Arrays) -> str:
     """The first layer whose output differs, in words; "" where none does."""
-    layers = interpreter.run(inputs)
     different: list[str] = []
 
     def watch(number: int, found: Array) -> None:
-        if not different and not np.array_equal(found, layers[number]):
-            different.append(_difference(net, number, found, layers[number]))
+        made = net.layers[number].layer.output[1]
+        if not different and made in wanted and not np.array_equal(found, wanted[made]):
+            different.append(_difference(net, number, found, wanted[made]))
 
     outputs = net.run(inputs, watch)
     different += [
         f"output {name}"
-        for name, wanted in interpreter.outputs().items()
-        if not np.array_equal(outputs[name], wanted)
+        for name, values in outputs.items()
+        if name in wanted and not np.array_equal(values, wanted[name])
     ]
     return different[0] if different else ""
 
@@ -95,17 +112,15 @@ class _Interpreter:
             content, arena_size=room + 2 * len(content), intrepreter_config=keep
         )
 
-    def run(self, inputs: Mapping[str, Array]) -> list[Array]:
-        """The output of every layer."""
+    def run(self, inputs: Arrays) -> Arrays:
+        """The outputs of all layers, and of the model, by name."""
         for n, name in enumerate(self._graph.inputs):
             self._made.set_input(inputs[name], n)
         self._made.invoke()
-        return [self._tensor(step.layer.output[1]) for step in self._net.layers]
-
-    def outputs(self) -> dict[str, Array]:
-        """Those of the model, by name."""
-        found = enumerate(self._graph.outputs)
-        return {name: np.array(self._made.get_output(n)) for n, name in found}
+        made = [step.layer.output[1] for step in self._net.layers]
+        outputs = enumerate(self._graph.outputs)
+        given = {name: np.array(self._made.get_output(n)) for n, name in outputs}
+        return {name: self._tensor(name) for name in made} | given
 
     def _tensor(self, name: str) -> Array:
         tensor = self._graph.tensor[name]

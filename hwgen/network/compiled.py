@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
+from hwgen.codegen.firmware_build import firmware_flags
 from hwgen.errors import HwgenError, Location
+from hwgen.model.c_compiler import object_bytes
 from hwgen.model.inputs import bind_inputs
 from hwgen.model.native import runs_here
 from hwgen.model.numeric import STORAGE, Array
@@ -32,10 +34,13 @@ from hwgen.spec.shown import Brief
 from hwgen.spec.workload import Role, Tensor, Workload
 
 if TYPE_CHECKING:
-    from hwgen.network.compare import Comparison
+    from hwgen.network.compare import Comparison, Runtime
 
 Engine = Literal["auto", "c", "python"]
 """As of `hwgen.build`: the emitted C, compiled here; the simulator; or the C where it runs here."""
+
+Target = Literal["host", "firmware"]
+"""The machine that an example of the folder is for; with `firmware` it has no C library."""
 
 READERS: Mapping[str, Callable[[Path, str], Graph]] = {".tflite": read_tflite}
 """By a file's suffix: what makes a graph of it."""
@@ -72,6 +77,7 @@ def compile_model(
     *,
     jobs: int = 1,
     engine: Engine = "auto",
+    target: Target = "host",
     options: SearchOptions = DEFAULTS,
     cached: bool = False,
     trust: bool = False,
@@ -84,6 +90,7 @@ def compile_model(
         chip: as of `hwgen.build`.
         jobs: how many processes compile.
         engine: who computes when the network is called.
+        target: `firmware` for a folder whose example needs no C library.
         options: of the search for each kernel.
         cached: whether results of searches are kept on disk.
         trust: as of `hwgen.build`.
@@ -93,8 +100,9 @@ def compile_model(
         HwgenError: H050 another argument than these; H801 no model; H802 a package is missing;
             H803 operators that have no statements here; what `build` raises of a layer.
     """
-    if engine not in get_args(Engine):
-        raise unfit("engine", repr(engine), ", ".join(get_args(Engine)))
+    for argument, given, known in (("engine", engine, Engine), ("target", target, Target)):
+        if given not in get_args(known):
+            raise unfit(argument, repr(given), ", ".join(get_args(known)))
     graph = read_graph(model)
     layers = layers_of(graph)
     hardware, _ = find_chip(chip, trust=trust)
@@ -104,7 +112,7 @@ def compile_model(
         names, hardware, jobs=jobs, options=options, cached=cached, progress=progress
     )
     plan = plan_network(name, graph, hardware, layers, kernels)
-    return Network(plan, tuple(kernels.values()), engine)
+    return Network(plan, tuple(kernels.values()), engine, target)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -119,6 +127,7 @@ class Network(Brief):
     kernels: tuple[LayerKernel, ...]
     """Each once, however many layers share it."""
     wanted: Engine = "auto"
+    target: Target = "host"
 
     @property
     def name(self) -> str:
@@ -149,7 +158,23 @@ class Network(Brief):
 
     @cached_property
     def _emitter(self) -> Emitter:
-        return Emitter(self.plan, self.weights)
+        return Emitter(self.plan, self.weights, self.target == "firmware")
+
+    @cached_property
+    def code_bytes(self) -> Mapping[str, int] | None:
+        """By kernel and for the network's own calls, the bytes of code and tables in the object
+        that the compiler here makes with `-Os`; None without a compiler, or where text of a spec
+        that is not trusted is in it.
+
+        Raises:
+            HwgenError: H704 where the compiler refuses a file.
+        """
+        if any(kernel.foreign for kernel in self.kernels):
+            return None
+        named = {self.name: f"{self.name}.c", **{k.name: k.source for k in self.kernels}}
+        flags = (*firmware_flags(self.plan.hardware), "-Os")
+        found = object_bytes(self.files, tuple(named.values()), flags)
+        return found and {name: found[file] for name, file in named.items()}
 
     def report(self) -> str:
         """Its figures, layer by layer and in total, as text."""
@@ -157,15 +182,16 @@ class Network(Brief):
 
         return report_text(self)
 
-    def compare(self, samples: int = 4) -> Comparison:
-        """Compare the output of every layer with the model's own runtime.
+    def compare(self, samples: int = 4, runtime: Runtime | None = None) -> Comparison:
+        """Compare the output of every layer with the model's own runtime, or with another one: a
+        function from inputs to the model's tensors, those that it knows, all by name.
 
         Raises:
             HwgenError: H805 with the first layer that differs; H802 without the runtime's package.
         """
         from hwgen.network.compare import compare
 
-        return compare(self, samples)
+        return compare(self, samples, runtime)
 
     @property
     def cycles(self) -> int:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from hwgen.codegen.c_names import C_TYPES, comment
 from hwgen.codegen.emit_host import framed
-from hwgen.codegen.firmware_build import STUB_FOLDER, Part, cmake_file, makefile
+from hwgen.codegen.firmware_build import Part, build_files
 from hwgen.codegen.host_plan import alignment_macro
-from hwgen.codegen.vendor_stub import stub, vendor_headers
 from hwgen.network.example import Sample, example
 from hwgen.network.graph import Tensor
 from hwgen.network.kernels import Argument, LayerKernel
@@ -19,10 +18,11 @@ from hwgen.network.weights import Weights
 
 @dataclass(frozen=True, eq=False)
 class Emitter:
-    """The text of a network's files."""
+    """The text of a network's files; `firmware`: without anything of a C library."""
 
     plan: Plan
     weights: Weights
+    firmware: bool
 
     def files(self, sample: Sample, kernels: Sequence[LayerKernel]) -> dict[str, str]:
         """The folder: kernels, the network, its constants, an example, and what compiles them."""
@@ -33,21 +33,14 @@ class Emitter:
         files[f"{name}.h"], files[f"{name}.c"] = self.header(), self.source()
         constants = self.weights.files(self.summary)
         files |= constants
-        files["main.c"] = example(plan, sample)
+        files["main.c"] = example(plan, sample, hosted=not self.firmware)
         parts = [
             Part(k.name, k.source, k.sources, k.model, (), "", k.workspace_bytes, k.status)
             for k in kernels
         ]
         parts.append(Part(name, f"{name}.c", tuple(constants), "", (), "", 0, status=True))
-        standard = 99 if plan.hardware.units else 11
-        files["Makefile"] = makefile(parts, standard)
-        files["CMakeLists.txt"] = cmake_file(parts, standard)
         texts = [(k.name, k.files[f"{k.name}.h"] + k.files[k.source]) for k in kernels]
-        for path in vendor_headers(plan.hardware.code.includes):
-            # A spec does not say which header has what: the first of them has all.
-            files[f"{STUB_FOLDER}/{path}"] = stub(texts, path, plan.hardware.name)
-            texts = []
-        return files
+        return files | build_files(parts, texts, plan.hardware)
 
     @property
     def summary(self) -> str:

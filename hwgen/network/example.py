@@ -1,4 +1,4 @@
-"""`main.c` of a network's folder: one run on a sample, and on files where there is a C library."""
+"""`main.c` of a network's folder: one run on a sample, and on a host on files."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from hwgen.model.numeric import Array
 from hwgen.network.graph import Tensor
 from hwgen.network.steps import Plan
 
-_HOSTED = "#if defined(__STDC_HOSTED__) && __STDC_HOSTED__"
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
@@ -21,8 +19,8 @@ class Sample:
     outputs: Mapping[str, Array]
 
 
-def example(plan: Plan, sample: Sample) -> str:
-    """The text of the file."""
+def example(plan: Plan, sample: Sample, *, hosted: bool) -> str:
+    """The text of the file; `hosted`: it also reads and writes files."""
     name, graph = plan.name, plan.graph
     inputs = [(f"input{n}", graph.tensor[t]) for n, t in enumerate(graph.inputs)]
     outputs = [(f"output{n}", graph.tensor[t]) for n, t in enumerate(graph.outputs)]
@@ -39,18 +37,7 @@ def example(plan: Plan, sample: Sample) -> str:
         call = f"{function}({name}_{own}(arena), 1, {tensor.bytes}, file)"
         return [f"  if ({call} != {tensor.bytes})", "    return 2;"]
 
-    lines = [
-        f"/* Runs {name} once. Status 0: the outputs are those of hwgen's reference.",
-        " * With a C library, `host IN OUT` reads inputs from a file and writes the outputs. */",
-        f'#include "{name}.h"',
-        _HOSTED,
-        "#include <stdio.h>",
-        "#endif",
-        "",
-        f"{name}_ALIGNED static unsigned char arena[{name}_ARENA_BYTES];",
-        *arrays,
-        "",
-        _HOSTED,
+    files = [
         "static int from_file(const char *in, const char *out)",
         "{",
         '  FILE *file = fopen(in, "rb");',
@@ -66,18 +53,22 @@ def example(plan: Plan, sample: Sample) -> str:
         *(line for own, tensor in outputs for line in moved("fwrite", own, tensor)),
         "  return fclose(file) != 0 ? 2 : 0;",
         "}",
-        "#endif",
         "",
-        "int main(int count, char **words)",
+    ]
+    more = "\n * `host IN OUT` reads inputs from a file and writes the outputs." if hosted else ""
+    lines = [
+        f"/* Runs {name} once. Status 0: the outputs are those of hwgen's reference.{more} */",
+        f'#include "{name}.h"',
+        *(["#include <stdio.h>"] if hosted else []),
+        "",
+        f"{name}_ALIGNED static unsigned char arena[{name}_ARENA_BYTES];",
+        *arrays,
+        "",
+        *(files if hosted else []),
+        f"int main({'int count, char **words' if hosted else 'void'})",
         "{",
         "  int wrong = 0;",
-        _HOSTED,
-        "  if (count == 3)",
-        "    return from_file(words[1], words[2]);",
-        "#else",
-        "  (void)count;",
-        "  (void)words;",
-        "#endif",
+        *(["  if (count == 3)", "    return from_file(words[1], words[2]);"] if hosted else []),
         *(
             line
             for own, tensor in inputs

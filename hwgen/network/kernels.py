@@ -21,12 +21,12 @@ from hwgen.model.images import pack
 from hwgen.model.numeric import Array
 from hwgen.model.weights import images_of, weights_file
 from hwgen.network.byte_order import from_little_endian, little_endian
-from hwgen.network.operators.layer import Computation
+from hwgen.network.operators.layer import WEIGHTS, Computation
 from hwgen.passes.cache import ScheduleCache
 from hwgen.passes.compiled import Compiled
 from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.passes.phase import SearchOptions
-from hwgen.pipeline import compile_workload
+from hwgen.pipeline import compile_kernel, compile_workload
 from hwgen.spec.expression import DTYPES
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
@@ -47,7 +47,8 @@ def untold(_: int) -> AbstractContextManager[Told]:
 @dataclass(frozen=True, slots=True)
 class Figures:
     """Modelled figures of one call. `host_cycles`: those of a processor beside units;
-    `host_reads`: the tensors that it reads."""
+    `host_reads`: the tensors that it reads. `refused`: where units compute nothing or not the
+    products, why, and the nearest repair."""
 
     cycles: int
     bound: int
@@ -55,6 +56,7 @@ class Figures:
     offchip_bytes: int
     host_cycles: int
     host_reads: frozenset[str]
+    refused: tuple[str, str] | None
     notes: tuple[str, ...]
 
 
@@ -217,12 +219,25 @@ def _of_processor(made: Compiled) -> LayerKernel:
 
 def _figures(made: Compiled) -> Figures:
     beside: tuple[Code, ...] = made.program.codes if made.hardware.units else ()
+    host_reads = frozenset(n for code in beside for n in code.inputs)
+    fallen = made.on_processor_alone or WEIGHTS in host_reads
     return Figures(
         made.cycles,
         made.bound.cycles,
         made.bound.resource,
         made.offchip_bytes,
         sum(code.cycles for code in beside),
-        frozenset(n for code in beside for n in code.inputs),
+        host_reads,
+        _refused(made) if fallen else None,
         made.notes,
     )
+
+
+def _refused(made: Compiled) -> tuple[str, str]:
+    """Why units alone do not compute a layer, as `explain` says it, and the nearest repair."""
+    try:
+        compile_kernel(made.workload, made.hardware)
+    except HwgenError as error:
+        told = error.diagnostic
+        return told.found or told.message, told.repair
+    return "the host core takes fewer cycles", ""

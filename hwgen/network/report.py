@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from hwgen.model.c_compiler import user_flags
 from hwgen.network.compiled import Network
 from hwgen.network.steps import Step
 from hwgen.report.records import Record
+from hwgen.spec.table import Cell, table
+
+_COLUMNS = 64
+"""Of a picture of live ranges at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayerFigures:
     """A layer's figures. `macs_on_units`: those of its products that no host core does, which is
-    all or none of a layer; None where the chip is a processor alone."""
+    all or none of a layer; None where the chip is a processor alone. `code_bytes`: of its kernel's
+    object; None where that is not known. `refused`: where it falls to the host core, the reason
+    and the nearest repair."""
 
     number: int
     operator: str
@@ -25,6 +32,24 @@ class LayerFigures:
     host_cycles: int
     offchip_bytes: int
     workspace_bytes: int
+    code_bytes: int | None
+    refused: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fallen:
+    """Layers of one kernel that fall to the host core, with the reason and the nearest repair."""
+
+    layers: Sequence[Step]
+    host_cycles: int
+    reason: str
+    repair: str
+
+    def __str__(self) -> str:
+        numbers = ", ".join(str(step.number) for step in self.layers)
+        layers = f"layer{'s' if len(self.layers) > 1 else ''} {numbers}"
+        kind = self.layers[0].layer.operator.kind
+        return f"the host core computes {layers}, {kind}, in {self.host_cycles:,} cycles"
 
 
 def layer_figures(net: Network, step: Step) -> LayerFigures:
@@ -32,64 +57,119 @@ def layer_figures(net: Network, step: Step) -> LayerFigures:
     made, layer = step.kernel.figures, step.layer
     on_units: int | None = None
     if net.plan.hardware.units:
-        on_units = 0 if "w" in made.host_reads else layer.macs
+        on_units = 0 if made.refused else layer.macs
     return LayerFigures(
         step.number, str(layer.operator), step.kernel.name, made.cycles, made.bound, layer.macs,
         on_units, made.host_cycles, made.offchip_bytes, step.kernel.workspace_bytes,
+        (net.code_bytes or {}).get(step.kernel.name), made.refused,
     )  # fmt: skip
 
 
-def fallen(net: Network) -> list[LayerFigures]:
-    """Layers with products whose work falls to the host core of a chip with units."""
-    found = (layer_figures(net, step) for step in net.layers)
-    return [f for f in found if f.macs and f.macs_on_units == 0]
+def total_figures(net: Network) -> LayerFigures:
+    """The sums over all layers; kernels and workspaces count once."""
+    found = [layer_figures(net, step) for step in net.layers]
+    on_units = [f.macs_on_units for f in found if f.macs_on_units is not None]
+    return LayerFigures(
+        -1, "all", "", sum(f.cycles for f in found), sum(f.bound for f in found),
+        sum(f.macs for f in found), sum(on_units) if on_units else None,
+        sum(f.host_cycles for f in found), sum(f.offchip_bytes for f in found),
+        max((f.workspace_bytes for f in found), default=0),
+        None if net.code_bytes is None else sum(net.code_bytes.values()),
+    )  # fmt: skip
+
+
+def fallen(net: Network) -> list[Fallen]:
+    """Layers that no unit works on, or whose products the host core computes."""
+    found: list[Fallen] = []
+    for kernel in net.kernels:
+        if kernel.figures.refused is not None:
+            steps = tuple(s for s in net.layers if s.kernel is kernel)
+            cycles = len(steps) * kernel.figures.host_cycles
+            found.append(Fallen(steps, cycles, *kernel.figures.refused))
+    return sorted(found, key=lambda f: f.layers[0].number)
+
+
+def layer_table(net: Network) -> tuple[list[str], list[list[Cell]]]:
+    """Titles, a row for each layer, and one of totals."""
+    units = bool(net.plan.hardware.units)
+    header = ["layer", "operator", "kernel", "cycles", "bound", "MACs"]
+    header += ["% on units", "host cycles"] if units else []
+    header += ["off-chip bytes", "workspace", "code bytes"]
+    rows: list[list[Cell]] = []
+    for f in (*(layer_figures(net, step) for step in net.layers), total_figures(net)):
+        share = round(100 * (f.macs_on_units or 0) / f.macs) if f.macs else "-"
+        beside: list[Cell] = [share, f.host_cycles] if units else []
+        every = f.number < 0
+        rows.append([
+            "" if every else f.number, f.operator, f"{len(net.kernels)} kernels" if every
+            else f.kernel, f.cycles, f.bound, f.macs, *beside, f.offchip_bytes,
+            "" if every else f.workspace_bytes, "-" if f.code_bytes is None else f.code_bytes,
+        ])  # fmt: skip
+    return header, rows
+
+
+def buffer_labels(net: Network) -> Mapping[str, str]:
+    """Short names of the arena's buffers: models have long ones."""
+    plan = net.plan
+    found = {step.workspace: step.workspace for step in plan.steps}
+    found |= {plan.buffer[name]: f"input {n}" for n, name in enumerate(plan.graph.inputs)}
+    for step in plan.steps:
+        found.setdefault(plan.buffer[step.layer.output[1]], f"output of layer {step.number}")
+    return found
+
+
+def arena_table(net: Network) -> tuple[list[str], list[list[Cell]]]:
+    """Titles and a row for each buffer of the arena, with a picture of its live range."""
+    last = max(len(net.layers) - 1, 0)
+    width = min(last + 1, _COLUMNS)
+    label = buffer_labels(net)
+    rows: list[list[Cell]] = []
+    for place in net.plan.arena.places:
+        live = place.live
+        first, end = (n * width // (last + 1) for n in (live.first, live.last))
+        bar = "." * first + "#" * (end - first + 1) + "." * (width - 1 - end)
+        rows.append([place.offset, live.bytes, label[live.name], bar])
+    return ["offset", "bytes", "buffer", f"live in layers 0 to {last}"], rows
+
+
+def summary_lines(net: Network) -> list[str]:
+    """The bytes of the arena, the weights and the code."""
+    arena, code = net.plan.arena, net.code_bytes
+    lines = [
+        f"arena: {arena.bytes:,} bytes, {arena.gap:,} above the {arena.bound:,} that are live at "
+        "one step",
+        f"weights: {net.weights.bytes:,} bytes",
+    ]
+    if code is not None:
+        flags = " ".join(("-Os", *user_flags()))
+        lines.append(f"code: {sum(code.values()):,} bytes, compiled here with {flags}")
+    return lines
 
 
 def report_text(net: Network) -> str:
-    """A table of the layers, the totals, and what to look at."""
-    found = [layer_figures(net, step) for step in net.layers]
-    units = bool(net.plan.hardware.units)
-    header = ["layer", "operator", "kernel", "cycles", "bound", "MACs"]
-    header += ["on units", "host cycles"] if units else []
-    header += ["off-chip bytes", "workspace"]
-    rows = [header]
-    for f in found:
-        beside = [_share(f.macs_on_units or 0, f.macs), f"{f.host_cycles:,}"] if units else []
-        rows.append([
-            str(f.number), f.operator, f.kernel, f"{f.cycles:,}", f"{f.bound:,}", f"{f.macs:,}",
-            *beside, f"{f.offchip_bytes:,}", f"{f.workspace_bytes:,}",
-        ])  # fmt: skip
-    total = _total(found)
-    beside = [_share(total.macs_on_units or 0, total.macs), f"{total.host_cycles:,}"]
-    rows.append([
-        "", "all", f"{len(net.kernels)} kernels", f"{total.cycles:,}", f"{total.bound:,}",
-        f"{total.macs:,}", *(beside if units else []), f"{total.offchip_bytes:,}", "",
-    ])  # fmt: skip
-    arena = net.plan.arena
-    lines = [f"{net.name} on {net.plan.hardware.name}", "", *_aligned(rows), ""]
-    lines.append(
-        f"arena: {arena.bytes:,} bytes, {arena.gap:,} above the {arena.bound:,} that are live at "
-        "one step"
-    )
-    lines.append(f"weights: {net.weights.bytes:,} bytes")
-    lines += [
-        f"warning: the host core computes layer {f.number}, {f.operator}, in {f.host_cycles:,} "
-        f"cycles"
+    """A table of the layers, the totals, the arena, and what to look at."""
+    warnings = [
+        f"warning: {f}\n  reason: {f.reason}" + (f"\n  repair: {f.repair}" if f.repair else "")
         for f in fallen(net)
     ]
-    return "\n".join(lines)
+    parts = [
+        f"{net.name} on {net.plan.hardware.name}",
+        table(*layer_table(net)),
+        table(*arena_table(net)),
+        "\n".join([*summary_lines(net), *warnings]),
+    ]
+    return "\n\n".join(parts)
 
 
 def report_record(net: Network) -> Record:
     """The same as plain data."""
-    found = [layer_figures(net, step) for step in net.layers]
     arena, graph = net.plan.arena, net.plan.graph
     return {
         "model": graph.file,
         "chip": net.plan.hardware.name,
         "function": net.name,
-        "layers": [_record(f) for f in found],
-        "total": _record(_total(found)),
+        "layers": [_record(layer_figures(net, step)) for step in net.layers],
+        "total": _record(total_figures(net)),
         "kernels": [kernel.name for kernel in net.kernels],
         "arena_bytes": arena.bytes,
         "arena_bound_bytes": arena.bound,
@@ -104,7 +184,7 @@ def report_record(net: Network) -> Record:
             for place in arena.places
         ],
         "weight_bytes": net.weights.bytes,
-        "host_layers": [f.number for f in fallen(net)],
+        "host_layers": sorted(step.number for f in fallen(net) for step in f.layers),
     }
 
 
@@ -120,30 +200,7 @@ def _record(f: LayerFigures) -> Record:
         "host_cycles": f.host_cycles,
         "off_chip_bytes": f.offchip_bytes,
         "workspace_bytes": f.workspace_bytes,
+        "code_bytes": f.code_bytes,
+        "host_reason": f.refused and f.refused[0],
+        "host_repair": f.refused and f.refused[1],
     }
-
-
-def _total(found: Sequence[LayerFigures]) -> LayerFigures:
-    on_units = [f.macs_on_units for f in found if f.macs_on_units is not None]
-    return LayerFigures(
-        -1, "all", "", sum(f.cycles for f in found), sum(f.bound for f in found),
-        sum(f.macs for f in found), sum(on_units) if on_units else None,
-        sum(f.host_cycles for f in found), sum(f.offchip_bytes for f in found),
-        max((f.workspace_bytes for f in found), default=0),
-    )  # fmt: skip
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{round(100 * part / whole)} %" if whole else "-"
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns; the first three to the left, numbers to the right."""
-    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
-    return [
-        "  ".join(
-            cell.ljust(width) if n in (1, 2) else cell.rjust(width)
-            for n, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]

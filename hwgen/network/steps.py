@@ -10,16 +10,21 @@ from hwgen.network.graph import Graph
 from hwgen.network.kernels import LayerKernel
 from hwgen.network.operators.layer import Computation, Layer
 from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.shown import Brief
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Step:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Step(Brief):
     """A layer with its kernel. `workspace`: the name of its buffer in the arena, "" without one."""
 
     number: int
     layer: Layer
     kernel: LayerKernel
     workspace: str
+
+    def brief(self) -> str:
+        cycles = self.kernel.figures.cycles
+        return f"{self.number}: {self.layer.operator}, kernel {self.kernel.name}, {cycles:,} cycles"
 
 
 @dataclass(frozen=True, eq=False)

@@ -120,7 +120,7 @@ class Compiled(Brief, ABC):
         sizes = f", {assigned(self.workload.sizes)}" if self.workload.sizes else ""
         speed = f" ({self.speed})" if self.speed else ""
         figures = f"{self.cycles:,} cycles{speed}, lower bound {self.bound.cycles:,}{by}"
-        figures += ", all on the processor" if self._on_processor_alone else ""
+        figures += ", all on the processor" if self.on_processor_alone else ""
         return f"{self.workload.name} on {self.hardware.name}{sizes}: {figures}"
 
     @property
@@ -179,14 +179,15 @@ class Compiled(Brief, ABC):
         return ()
 
     @property
-    def _on_processor_alone(self) -> bool:
+    def on_processor_alone(self) -> bool:
+        """Whether the units of a chip that has some compute nothing of it."""
         return bool(self.hardware.units) and not self.lowering.parts
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What is not as its users might expect: what a processor does beside units, and what is
         moved though it need not be."""
-        found = [_NO_CALLS] if self._on_processor_alone else []
+        found = [_NO_CALLS] if self.on_processor_alone else []
         found += [
             f"the processor computes {code.name}: {code.cycles:,} cycles, "
             f"{code.memory_bytes:,} bytes of memory"

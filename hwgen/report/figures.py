@@ -294,27 +294,14 @@ def memory_map(
             # A line of its own colour keeps a box of a few entries visible in a large memory.
             thin = max(u.entries for u in of) * pixels * height < 3 * memory.capacity_entries
             parting = 1 if len(mine) <= SEPARATED else 0.5
-            traces.append(
-                {
-                    "type": "bar",
-                    "name": tensor,
-                    "legendgroup": tensor,
-                    **axes,
-                    "x": [u.start for u in of],
-                    "width": [max(1, u.end - u.start) for u in of],
-                    "base": [u.base for u in of],
-                    "y": [u.entries for u in of],
-                    "customdata": [_describe_use(u) for u in of],
-                    "hovertemplate": "%{customdata}<extra></extra>",
-                    "marker": {
-                        "color": paint[tensor],
-                        "line": {
-                            "color": paint[tensor] if thin else "#ffffff",
-                            "width": 2 if thin else parting,
-                        },
-                    },
-                }
-            )
+            line: Json = {
+                "color": paint[tensor] if thin else "#ffffff",
+                "width": 2 if thin else parting,
+            }
+            lives = [
+                (u.start, max(1, u.end - u.start), u.base, u.entries, _describe_use(u)) for u in of
+            ]
+            traces.append(boxes(tensor, lives, paint[tensor], line, legendgroup=tensor, **axes))
         last = row == len(memories) - 1
         changes[f"xaxis{suffix}"] = axis(
             "cycles since the launch" if last else "",
@@ -346,6 +333,29 @@ def memory_map(
     changes["annotations"] = notes
     changes["margin"] = {"l": 96, "r": 24, "t": 28, "b": 48}
     return {"data": traces, "layout": layout(80 + pixels, **changes)}
+
+
+def boxes(
+    name: str,
+    lives: Sequence[tuple[float, float, int, int, str]],
+    colour: str,
+    line: Json = None,
+    **more: Json,
+) -> Json:
+    """Boxes that begin and last across, and have a base and a size down, with what each tells."""
+    shared: dict[str, Json] = {
+        "type": "bar",
+        "name": name,
+        "offset": 0,
+        "x": [start for start, *_ in lives],
+        "width": [length for _, length, *_ in lives],
+        "base": [base for _, _, base, *_ in lives],
+        "y": [size for *_, size, _ in lives],
+        "customdata": [told for *_, told in lives],
+        "hovertemplate": "%{customdata}<extra></extra>",
+        "marker": {"color": colour, "line": line or {"color": "#ffffff", "width": 1}},
+    }
+    return shared | more
 
 
 def memory_share(memory: Memory, program: Program) -> str:

@@ -111,6 +111,25 @@ def rendered(
 ) -> str:
     """The page of a kernel from its template. `sources`: the C (`c`) and the script, with the lines
     of bars."""
+    return page_of(
+        template,
+        figures,
+        {name: dict(s.lines) for name, s in sources.items()},
+        name=c.workload.name,
+        chip=c.hardware.name,
+        sizes=", ".join(f"{n} = {v:,}" for n, v in c.workload.sizes),
+        parameters=", ".join(f"{n} = {v:,}" for n, v in c.hardware.parameters),
+        statements=[str(s) for s in c.workload.statements],
+        c_source=sources["c"],
+        script_source=sources["script"],
+        **values,
+    )
+
+
+def page_of(
+    template: str, figures: Mapping[str, Figure], places: Mapping[str, Json], **values: object
+) -> str:
+    """A page from its template. `places`: the lines of bars, by text."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -121,14 +140,7 @@ def rendered(
     )
     return environment.get_template(template).render(
         values,
-        name=c.workload.name,
-        chip=c.hardware.name,
-        sizes=", ".join(f"{n} = {v:,}" for n, v in c.workload.sizes),
-        parameters=", ".join(f"{n} = {v:,}" for n, v in c.hardware.parameters),
-        statements=[str(s) for s in c.workload.statements],
-        c_source=sources["c"],
-        script_source=sources["script"],
-        places=embedded({name: dict(s.lines) for name, s in sources.items()}),
+        places=embedded(places),
         figures=embedded(figures),
         plotly=_plotly(),
         source_lines=source_lines,

@@ -165,7 +165,7 @@
       });
     });
     tabs();
-    open(document.querySelector(".source pre"));
+    all(".source pre").slice(0, 1).forEach(open);
     var buttons = all("button[data-end]");
     buttons.forEach(function (button) {
       button.addEventListener("click", function () {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -12,20 +14,25 @@ import pytest
 
 import hwgen
 from hwgen.autoschedule.options import Options
+from hwgen.cli import main
 from hwgen.codegen.processor.emit import emit_nest_firmware
 from hwgen.errors import HwgenError
+from hwgen.model import c_compiler
 from hwgen.model.c_compiler import find_compiler, have_compiler
 from hwgen.network import compiled, kernels
 from hwgen.network.compare import compare
 from hwgen.network.compiled import Network, compile_model
 from hwgen.network.graph import Graph
 from hwgen.network.layers import network_name
+from hwgen.network.page import network_page
 from hwgen.network.report import layer_figures, report_record, report_text
+from hwgen.network.runner import reference
 from hwgen.network.tflite_reader import read_tflite
 from hwgen.passes.nest_pipeline import compile_nest
 from tests.models import (
     WITH_READER,
     WITH_RUNTIME,
+    Array,
     OperatorOf,
     Runtime,
     TensorOf,
@@ -33,11 +40,14 @@ from tests.models import (
     fully_connected,
     model,
     small_network,
+    softmax,
 )
+from tests.sampling import tiered
+from tests.unit.report.test_html import Elements
 
 pytestmark = WITH_READER
 STRICT = ("-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas")
-CHIPS = ("cpu_generic", "npu_shared_buffer")
+Text = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(scope="module")
@@ -178,6 +188,36 @@ def test_figures(folder: Path) -> None:
     assert repr(net).startswith("<Network small on cpu_generic: 6 layers, 6 kernels")
 
 
+def undefined(objects: Path) -> set[str]:
+    """Symbols that an archive or program takes from elsewhere, without their versions."""
+    done = subprocess.run(["nm", "-u", objects], capture_output=True, text=True, check=True)
+    rows = (line.split() for line in done.stdout.splitlines())
+    return {row[1].partition("@")[0] for row in rows if row[:1] == ["U"]}
+
+
+@pytest.mark.skipif(not have_compiler(), reason="no C compiler")
+@pytest.mark.parametrize("chip", tiered(("cpu_generic", "vta", "gemmini"), ("cpu_generic",)))
+def test_firmware_stands_without_a_c_library(chip: str, folder: Path, tmp_path: Path) -> None:
+    """Its archive takes two functions of memory, what <math.h> declares and the vendor's calls; on
+    the chip's model the whole folder gives the sample, its example with no C library either."""
+    hosted = compiled_for(folder / "small.tflite", chip)
+    net = replace(hosted, target="firmware")
+    net.save(tmp_path)
+    flags = "CFLAGS=-O1 -Wall -Wextra -Werror -Wno-unknown-pragmas"
+    subprocess.run(
+        ["make", "-s", flags, "libkernels.a", "main.o", "host"], cwd=tmp_path, check=True
+    )
+    assert subprocess.run(["./host"], cwd=tmp_path, check=False).returncode == 0
+    stubs = "".join(p.read_text() for p in (tmp_path / "stub").glob("**/*.h"))
+    own = {net.name, *(k.name for k in net.kernels)}
+    wanted = undefined(tmp_path / "libkernels.a") | undefined(tmp_path / "main.o")
+    foreign = {w for w in wanted - own if not w.startswith(f"{net.name}_")}
+    assert {w for w in foreign if f"{w}(" not in stubs} <= {"memcpy", "memset"}
+    hosted.save(tmp_path)
+    subprocess.run(["make", "-s", "main.o"], cwd=tmp_path, check=True)
+    assert "fopen" in undefined(tmp_path / "main.o")  # The host's example: the check can fail.
+
+
 @WITH_RUNTIME
 @pytest.mark.skipif(not have_compiler(), reason="no C compiler")
 @pytest.mark.parametrize("chip", ["tpu_v1", "gemmini"])
@@ -197,6 +237,111 @@ def test_units(chip: str, tmp_path: Path) -> None:
     flags = "CFLAGS=-O1 -Wall -Wextra -Werror"
     subprocess.run(["make", "-s", flags, "libkernels.a", "host"], cwd=tmp_path / "out", check=True)
     assert subprocess.run(["./host"], cwd=tmp_path / "out", check=False).returncode == 0
+
+
+def test_a_layer_on_the_host_core_says_why(tmp_path: Path) -> None:
+    """The reason and the repair are those of `explain`; where units compute it, there is none."""
+    path = tmp_path / "soft.tflite"
+    path.write_bytes(softmax(1, 12, 0.1, 1.0))
+    net = compile_model(path, "gemmini")
+    (step,) = net.layers
+    with pytest.raises(HwgenError) as told:
+        hwgen.compile_kernel(step.kernel.workload, net.plan.hardware)
+    reason, repair = told.value.diagnostic.found, told.value.diagnostic.repair
+    assert "max=" in reason
+    text, record = report_text(net), report_record(net)
+    assert f"warning: the host core computes layer 0, softmax, in {net.cycles:,} cycles" in text
+    assert f"  reason: {reason}\n  repair: {repair}" in text
+    assert record["host_layers"] == [0]
+    layers = record["layers"]
+    assert isinstance(layers, list)
+    assert (layers[0]["host_reason"], layers[0]["host_repair"]) == (reason, repair)  # type: ignore[index,call-overload]
+    assert reason in Elements(network_page(net)).text
+
+
+@pytest.mark.skipif(not have_compiler(), reason="no C compiler")
+def test_code_bytes_are_those_of_the_objects(folder: Path, tmp_path: Path) -> None:
+    net = compiled_for(folder / "small.tflite", "cpu_generic")
+    net.save(tmp_path)
+    flags = f"CFLAGS=-Os {' '.join(c_compiler.user_flags())}"
+    subprocess.run(["make", "-s", flags, "libkernels.a"], cwd=tmp_path, check=True)
+    command = ["size", *(f"{k.name}.o" for k in net.kernels), f"{net.name}.o"]
+    done = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
+    sizes = [int(line.split()[0]) for line in done.stdout.splitlines()[1:]]
+    assert net.code_bytes is not None
+    assert sum(net.code_bytes.values()) == sum(sizes)
+    total = report_record(net)["total"]
+    assert isinstance(total, dict)
+    assert total["code_bytes"] == sum(sizes)
+
+
+def test_without_a_compiler_code_is_not_measured(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(c_compiler, "find_compiler", lambda: None)
+    net = compile_model(folder / "small.tflite", "cpu_generic")
+    assert net.code_bytes is None
+    assert "code:" not in report_text(net)
+
+
+def test_the_page(folder: Path) -> None:
+    """Self-contained, the same every time, with every layer and buffer."""
+    net = compiled_for(folder / "small.tflite", "cpu_generic")
+    made = network_page(net)
+    assert made == network_page(net)
+    page = Elements(made)
+    assert not [v for _, a in page.elements for k, v in a.items() if k == "src"]
+    for step in net.layers:
+        assert step.kernel.name in page.text
+    figures = json.loads(next(s for s in page.scripts if s.startswith('{"layers"')))
+    boxes = list(figures["arena"]["data"])
+    drawn = sorted(
+        (x + 0.5, width, base, size)
+        for t in boxes
+        for x, width, base, size in zip(t["x"], t["width"], t["base"], t["y"], strict=True)
+    )
+    assert drawn == sorted(
+        (p.live.first, p.live.last - p.live.first + 1, p.offset, p.live.bytes)
+        for p in net.plan.arena.places
+    )
+    bars = [line.split()[-1] for line in report_text(net).split("\n\n")[2].splitlines()[2:]]
+    lives = [(p.live.first, p.live.last) for p in net.plan.arena.places]
+    assert [(b.index("#"), b.rindex("#")) for b in bars] == lives
+
+
+def test_the_command_sets_parameters_and_writes_a_page(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Text
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ["compile", str(folder / "small.tflite"), "--spec", "cpu_generic", "--jobs", "1"]
+    pages = ["--report", "page.html", "-o", "out"]
+    assert main([*command, "--set", "CORES=1", *pages]) == 0
+    assert "wrote page.html to ." in capsys.readouterr().out
+    assert "CORES = 1" in Elements(Path("page.html").read_text()).text
+    assert "omp parallel" not in "".join(p.read_text() for p in Path("out").glob("*.c"))
+    for wrong, code in ((["--set", "CORS=1"], "H005"), (["--report", "page.svg"], "H009")):
+        assert main([*command, *wrong]) == 1
+        assert f"error[{code}]" in capsys.readouterr().err
+
+
+@WITH_RUNTIME
+def test_another_runtime(folder: Path) -> None:
+    net = compiled_for(folder / "small.tflite", "cpu_generic")
+    made = net.layers[3].layer.output[1]
+
+    def right(inputs: Mapping[str, Array]) -> dict[str, Array]:
+        found: dict[str, Array] = {}
+        reference(net.plan).run(inputs, lambda n, a: found.update({str(n): a}))
+        return {made: found["3"]}
+
+    assert str(net.compare(2, right)) == "equal to the runtime: 1 layers on 2 inputs"
+    with pytest.raises(HwgenError) as told:
+        net.compare(2, lambda inputs: {n: a + 1 for n, a in right(inputs).items()})
+    assert told.value.code == "H805"
+    assert "layer 3" in told.value.diagnostic.found
+    with pytest.raises(HwgenError) as told:
+        net.compare(2, lambda _: {})
+    assert told.value.code == "H050"
 
 
 def test_a_layer_that_a_chip_cannot_compute(folder: Path) -> None:
@@ -245,7 +390,12 @@ def test_names(file: str, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "code"),
-    [({"engine": "fast"}, "H050"), ({"model": "README.md"}, "H801"), ({"chip": 3}, "H050")],
+    [
+        ({"engine": "fast"}, "H050"),
+        ({"target": "board"}, "H050"),
+        ({"model": "README.md"}, "H801"),
+        ({"chip": 3}, "H050"),
+    ],
 )
 def test_wrong_arguments(folder: Path, arguments: dict[str, object], code: str) -> None:
     given: dict[str, object] = {"model": folder / "small.tflite", "chip": "cpu_generic"}

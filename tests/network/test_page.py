@@ -26,4 +26,4 @@ def test_every_command_runs(
     Path("tiny.tflite").write_bytes(small_network())
     page = Page(PAGE, monkeypatch, capsys, outputs=("text",))
     page.run()
-    assert page.commands == 1
+    assert page.commands == 3

@@ -53,7 +53,7 @@ def room(program: Code, hardware: HardwareSpec, pointer: str, compiled_in: froze
             field="processor.launch",
             found="a processor that the host starts blocks of",
             allowed="processors that run their loops themselves, and chips with units",
-            repair="--target host",
+            repair="hwgen generate --target host",
         )
     placing = _Placing(program, hardware)
     placing.body(program.body, 0, "")

@@ -11,6 +11,9 @@ from hwgen.network.graph import Graph, Operator, Tensor
 from hwgen.spec.load import parse_workload
 from hwgen.spec.workload import Workload
 
+WEIGHTS = "w"
+"""The tensor, in every computation that counts products, whose elements are multiplied."""
+
 
 class UnsupportedError(Exception):
     """An operator, or a form of it, that no statements are known for; the text says which part."""
