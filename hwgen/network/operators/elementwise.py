@@ -65,11 +65,11 @@ class Elements:
             None if n == 1 else (d == last, *(shape[d] == n for shape in shapes))
             for d, n in enumerate(y.shape)
         ]
-        found = merged(y.shape, kinds) or [(1, (True, *(True for _ in shapes)))]
+        found = merged(y.shape, kinds, (1,) * (1 + len(shapes)))
         names = [*"ijklmn"[: len(found) - 1], "c"]
         reads: list[tuple[Tensor, tuple[int, ...], str]] = []
         for n, tensor in enumerate(operands, 1):
-            own = [d for d, (_, kind) in enumerate(found) if isinstance(kind, tuple) and kind[n]]
+            own = [d for d, (_, kind) in enumerate(found) if kind[n]]
             index = ", ".join(names[d] for d in own) or "0"
             reads.append((tensor, tuple(found[d][0] for d in own) or (1,), f"[{index}]"))
         return Elements(tuple(n for n, _ in found), f"[{', '.join(names)}]", tuple(reads))
@@ -112,7 +112,7 @@ def _sum(graph: Graph, operator: Operator, sign: str) -> Layer:
     mul_b, shift_b = quantised_multiplier(b_scale / twice)
     mul_y, shift_y = quantised_multiplier(twice / ((1 << left) * y_scale))
     shifts = (shift_a, shift_b, shift_y)
-    need(-30 <= min(shifts) and max(shifts) <= 0, "scales that are too far apart")
+    need(min(shifts) >= -30 and max(shifts) <= 0, "scales that are too far apart")
     low, high = activation_range(operator, y_scale, y_zero, dtype)
     total = f"{divided(f'a_hi{at}', -shift_a)} {sign} {divided(f'b_hi{at}', -shift_b)}"
     return found.layer(
@@ -222,14 +222,16 @@ def leaky_relu(graph: Graph, operator: Operator) -> Layer:
     (x,), y = tensors(graph, operator, 1), result(graph, operator)
     dtype, alpha = same_type(x, y), operator.attributes.get("alpha")
     need(isinstance(alpha, float), "no alpha")
-    slope, found = np.float32(alpha), Elements.of(y, x)  # type: ignore[arg-type]
+    assert isinstance(alpha, float)
+    slope, found = np.float32(alpha), Elements.of(y, x)
     at = found.at
     if dtype == "float32":
         value = f"select(a{at} > 0.0, a{at}, a{at} * {float(slope)!r})"
         return found.layer(operator, y, f"y{at} = {value}")
     # The kernel derives both factors in floats.
     scale_x, scale_y = np.float32(scale_of(x)[0]), np.float32(scale_of(y)[0])
-    factors = float(scale_x / scale_y), float(scale_x * slope / scale_y)
+    below = np.divide(np.multiply(scale_x, slope), scale_y)
+    factors = float(np.divide(scale_x, scale_y)), float(below)
     return _bent(operator, y, found, scale_of(x)[1], "", factors)
 
 

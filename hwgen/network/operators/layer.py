@@ -197,9 +197,9 @@ def stated(
     compute: Sequence[str | Loops],
     constants: Mapping[str, Array] | None = None,
 ) -> Layer:
-    """A layer of statements that write `y`. `given`, `made`: tensors of the model, by their names in
-    the statements, in the shapes that these see; `between`: types of intermediates; `constants`:
-    values that are not in the model."""
+    """A layer of statements that write `y`. `given`, `made`: tensors of the model, by their names
+    in the statements, in the shapes that these see; `between`: types of intermediates;
+    `constants`: values that are not in the model."""
     values = dict(constants or {})
     values |= {n: np.reshape(t.data, e) for n, (t, e) in given.items() if t.data is not None}
     types = {n: typed(t.dtype, e) for n, (t, e) in given.items()}
@@ -216,12 +216,18 @@ def stated(
     return Layer(operator, computation, tuple(inputs.items()), ("y", output.name), values)
 
 
-def merged(extents: Sequence[int], kinds: Sequence[object]) -> list[tuple[int, object]]:
-    """Dimensions with their kinds: adjacent ones of an equal kind as one, those of none left out."""
-    found: list[tuple[int, object]] = []
+Kind = tuple[int, ...]
+
+
+def merged(
+    extents: Sequence[int], kinds: Sequence[Kind | None], otherwise: Kind = ()
+) -> list[tuple[int, Kind]]:
+    """Dimensions with their kinds: adjacent ones of one kind as one, those of none left out;
+    `otherwise`: the kind of the only one where none is left."""
+    found: list[tuple[int, Kind]] = []
     for extent, kind in zip(extents, kinds, strict=True):
-        if found and kind == found[-1][1]:
+        if kind is not None and found and kind == found[-1][1]:
             found[-1] = (found[-1][0] * extent, kind)
         elif kind is not None:
             found.append((extent, kind))
-    return found
+    return found or [(1, otherwise)]

@@ -28,13 +28,15 @@ from hwgen.network.operators.layer import (
 from hwgen.network.operators.rescaling import rounded
 
 _LOOPS = "ijklmn"
+Pattern = list[tuple[str, str, str]]
+"""Places along a dimension as affine expressions: where to, where from, how often."""
 
 
 def pad(graph: Graph, operator: Operator) -> Layer:
     """The input, surrounded by zeros or by a constant."""
     (x, widths), y = tensors(graph, operator, 2), result(graph, operator)
     same_scale(y, x)
-    around = constant(widths, "widths").reshape(-1, 2).tolist()
+    around: list[list[int]] = np.reshape(constant(widths, "widths"), (-1, 2)).tolist()
     need(len(around) == len(x.shape), "widths of other dimensions")
     fits = all(n + sum(w) == m for n, w, m in zip(x.shape, around, y.shape, strict=True))
     need(fits and np.min(around) >= 0, "shapes that do not agree")
@@ -45,10 +47,10 @@ def pad(graph: Graph, operator: Operator) -> Layer:
         (d, *w) if any(w) else None if n == 1 else ()
         for d, (n, w) in enumerate(zip(x.shape, around, strict=True))
     ]
-    found = merged(x.shape, kinds) or [(1, ())]
+    found = merged(x.shape, kinds)
     extents, index, inside = [n for n, _ in found], list(_LOOPS), list[str]()
     for d, (n, kind) in enumerate(found):
-        if isinstance(kind, tuple) and kind:
+        if kind:
             _, before, after = kind
             extents[d] = before + n + after
             index[d] = f"{_LOOPS[d]} - {before}" if before else _LOOPS[d]
@@ -152,20 +154,17 @@ def _part(
 ) -> Layer:
     """By dimension: where it begins, how far apart its elements are, and how many there are."""
     same_scale(y, x)
-    whole = [(b, s) == (0, 1) and e == n for n, b, s, e in zip(x.shape, first, steps, extents)]
-    inside = all(
-        n > 0 and 0 <= b < m and 0 <= b + (n - 1) * s < m
-        for m, b, s, n in zip(x.shape, first, steps, extents, strict=True)
-    )
+    dimensions = list(zip(x.shape, first, steps, extents, strict=True))
+    inside = all(n > 0 and 0 <= b < m and 0 <= b + (n - 1) * s < m for m, b, s, n in dimensions)
     need(inside and prod(extents) == y.elements, "shapes that do not agree")
     kinds = [
-        (None if n == 1 else ()) if w else (d, b, s, e)
-        for d, (n, w, b, s, e) in enumerate(zip(x.shape, whole, first, steps, extents, strict=True))
+        (d, b, s, n) if (b, s, n) != (0, 1, m) else None if m == 1 else ()
+        for d, (m, b, s, n) in enumerate(dimensions)
     ]
-    found = merged(x.shape, kinds) or [(1, ())]
+    found = merged(x.shape, kinds)
     sizes, index = [n for n, _ in found], list(_LOOPS[: len(found)])
     for d, (_, kind) in enumerate(found):
-        if isinstance(kind, tuple) and kind:
+        if kind:
             _, begin, step, sizes[d] = kind
             index[d] = f"{begin} + {_LOOPS[d]}*{step}"
     at = f"[{', '.join(_LOOPS[: len(found)])}]"
@@ -180,24 +179,30 @@ def _part(
 
 def resize_nearest_neighbor(graph: Graph, operator: Operator) -> Layer:
     """An image of another size: a statement for each row, and for each column, of the shortest
-    pattern in which they repeat."""
+    pattern in which they repeat; one in all where each is repeated equally often."""
     (x,), y = tensors(graph, operator, 1), result(graph, operator)
     same_scale(y, x)
     need(len(x.shape) == len(y.shape) == 4, "no images")
     (batches, height, width, depth), (_, rows, columns, _) = x.shape, y.shape
     need((batches, depth) == (y.shape[0], y.shape[3]), "shapes that do not agree")
-    down, right = _nearest(operator, height, rows), _nearest(operator, width, columns)
-    loops = (("b", str(batches)), ("i", ""), ("j", str(width)), ("c", str(depth)))
-    statements = [
-        Loops(f"t[b, {to}, j, c] = x[b, {at}, j, c]", (loops[0], ("i", n), *loops[2:]))
-        for to, at, n in _pattern(down, "i")
-    ]
-    statements += [
-        Loops(f"y[b, i, {to}, c] = t[b, i, {at}, c]",
-              (loops[0], ("i", str(rows)), ("j", n), loops[3]))
-        for to, at, n in _pattern(right, "j")
-    ]  # fmt: skip
-    between = {"t": typed(y.dtype, (batches, rows, width, depth))}
+    down = _pattern(_nearest(operator, height, rows), "i")
+    right = _pattern(_nearest(operator, width, columns), "j")
+    apart = min(len(down), len(right)) > 1
+
+    def stage(made: str, given: str, down: Pattern, right: Pattern) -> list[str | Loops]:
+        return [
+            Loops(f"{made}[b, {i}, {j}, c] = {given}[b, {from_i}, {from_j}, c]",
+                  (("b", str(batches)), ("i", many_i), ("j", many_j), ("c", str(depth))))
+            for i, from_i, many_i in down
+            for j, from_j, many_j in right
+        ]  # fmt: skip
+
+    if apart:
+        between = {"t": typed(y.dtype, (batches, rows, width, depth))}
+        statements = stage("t", "x", down, [("j", "j", str(width))])
+        statements += stage("y", "t", [("i", "i", str(rows))], right)
+    else:
+        between, statements = {}, stage("y", "x", down, right)
     return stated(operator, {"x": (x, x.shape)}, between, (y, y.shape), statements)
 
 
@@ -205,15 +210,17 @@ def _nearest(operator: Operator, given: int, made: int) -> list[int]:
     """By output, its input."""
     corners, centres = (operator.attributes.get(word) for word in ("align_corners", "centres"))
     aligned = bool(corners) and made > 1
-    scale = np.float32(given - aligned) / np.float32(made - aligned)
-    places = [float(np.float32(n + (0.5 if centres else 0.0)) * scale) for n in range(made)]
+    scale = np.divide(np.float32(given - aligned), np.float32(made - aligned))
+    outputs = np.arange(made, dtype=np.float32) + np.float32(0.5 if centres else 0.0)
+    places: list[float] = (outputs * scale).tolist()
     return [max(0, min(rounded(p) if corners else floor(p), given - 1)) for p in places]
 
 
-def _pattern(read: list[int], loop: str) -> list[tuple[str, str, str]]:
-    """Places as affine expressions: (where to, where from, how often), the shortest pattern of
-    outputs that repeats with equal steps."""
-    count = len(read)
+def _pattern(read: list[int], loop: str) -> Pattern:
+    """The shortest pattern of outputs that repeats with equal steps."""
+    count, last = len(read), read[-1] + 1
+    if count % last == 0 and read == [n // (count // last) for n in range(count)]:
+        return [(loop, f"{loop}//{count // last}" if count > last else loop, str(count))]
     period = next(
         p
         for p in range(1, count + 1)

@@ -211,13 +211,13 @@ def _reduced(graph: Graph, operator: Operator, update: str, kind: str, *compute:
     (x, axes), y = tensors(graph, operator, 2), result(graph, operator)
     away = {int(a) % max(len(x.shape), 1) for a in constant(axes, "axes").ravel()}
     need(y.elements == prod(n for d, n in enumerate(x.shape) if d not in away), "other axes")
-    kinds = [None if n == 1 else d in away for d, n in enumerate(x.shape)]
-    found = merged(x.shape, kinds) or [(1, False)]
+    kinds = [None if n == 1 else (int(d in away),) for d, n in enumerate(x.shape)]
+    found = merged(x.shape, kinds, (0,))
     names = "ijklmn"[: len(found)]
-    kept = [d for d, (_, gone) in enumerate(found) if not gone]
+    kept = [d for d, (_, (gone,)) in enumerate(found) if not gone]
     index, extents = ", ".join(names[d] for d in kept) or "o", [found[d][0] for d in kept] or [1]
     loops = [("o", "1")] * (not kept)
-    order = sorted(range(len(found)), key=lambda d: bool(found[d][1]))
+    order = sorted(range(len(found)), key=lambda d: found[d][1])
     loops += [(names[d], str(found[d][0])) for d in order]
     own = {"total": kind, **({"hi": "int32"} if len(compute) > 1 else {})}
     return stated(

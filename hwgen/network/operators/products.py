@@ -2,14 +2,16 @@
 
 Reference: tensorflow/lite/kernels/internal/reference/integer_ops/conv.h (ConvPerChannel),
 depthwise_conv.h (DepthwiseConvPerChannel), transpose_conv.h (TransposeConv) and fully_connected.h
-(FullyConnected) of https://github.com/tensorflow/tflite-micro, and those for floats. The bias here is that of the model less the input's zero
-point times the sum of the channel's weights, and padding is the zero point, so borders are exact.
+(FullyConnected) of https://github.com/tensorflow/tflite-micro, and those for floats. The bias here
+is that of the model less the input's zero point times the sum of the channel's weights, and padding
+is the zero point, so borders are exact.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from math import prod
 
 import numpy as np
@@ -91,8 +93,8 @@ class _Product:
 def _product(
     graph: Graph, operator: Operator, axis: int, order: tuple[int, int, int] = (0, 1, 2)
 ) -> _Product:
-    """`axis`: of the weights, that of the output's channels; `order`: the places of the activations,
-    the weights and the bias among the inputs."""
+    """`axis`: of the weights, that of the output's channels; `order`: the places of the
+    activations, the weights and the bias among the inputs."""
     given = tensors(graph, operator, max(order[:2]) + 1)
     x, weights, y = given[order[0]], given[order[1]], result(graph, operator)
     dtype, w = same_type(x, y), constant(weights, "weights")
@@ -119,8 +121,8 @@ def _product(
         folded += bias.astype(np.int64)
     if count == 1 and operator.kind == "fully_connected":
         # That kernel multiplies the two scales as floats.
-        product = np.multiply(np.float32(x_scale), np.float32(known.scales[0]))
-        factors = [float(product) / y_scale]
+        both = np.multiply(np.float32(x_scale), np.float32(known.scales[0]))
+        factors = [float(both) / y_scale]
     else:
         factors = [x_scale * s / y_scale for s in known.scales]
     low, high = activation_range(operator, y_scale, y_zero, dtype)
@@ -193,8 +195,8 @@ def conv2d(graph: Graph, operator: Operator) -> Layer:
 
 
 def transpose_conv(graph: Graph, operator: Operator) -> Layer:
-    """A convolution that computes a block of outputs for each input, with channels for each place in
-    the block, and a statement for each place that moves it; weights `[O, R, Q, C]`."""
+    """A convolution that computes a block of outputs for each input, with channels for each place
+    in the block, and a statement for each place that moves it; weights `[O, R, Q, C]`."""
     found = _product(graph, operator, 0, (2, 1, 3))
     x, w, y = found.x, found.w, found.y
     need(len(x.shape) == len(y.shape) == w.ndim == 4, "no images")
@@ -207,7 +209,7 @@ def transpose_conv(graph: Graph, operator: Operator) -> Layer:
     first = [-((k - 1 - b) // s) for k, b, s in zip(kernel, before, strides, strict=True)]
     taps = [(s - 1 + b) // s - f + 1 for b, s, f in zip(before, strides, first, strict=True)]
     parts = np.zeros((*taps, depth, *strides, channels), w.dtype)
-    for t0, t1, p, q in np.ndindex(*taps, *strides):
+    for t0, t1, p, q in product(*map(range, (*taps, *strides))):
         r = p + before[0] - strides[0] * (first[0] + t0)
         s = q + before[1] - strides[1] * (first[1] + t1)
         if 0 <= r < kernel[0] and 0 <= s < kernel[1]:
@@ -219,12 +221,14 @@ def transpose_conv(graph: Graph, operator: Operator) -> Layer:
     n, many = window.batch, window.batches
     batch = (("n", "B"),) if n else ()
     moves: list[Loops] = []
-    for place, (p, q) in enumerate(np.ndindex(*strides)):
-        extents = [len(range(a, m, s)) for a, m, s in zip((p, q), y.shape[1:3], strides)]
-        loops = (*batch, ("i", str(extents[0])), ("j", str(extents[1])), ("o", str(channels)))
+    for place, (p, q) in enumerate(product(*map(range, strides))):
+        rows, columns = (
+            len(range(m)[a::s]) for m, a, s in zip(y.shape[1:3], (p, q), strides, strict=True)
+        )
+        loops = (*batch, ("i", str(rows)), ("j", str(columns)), ("o", str(channels)))
         at, channel = f"{n}i, j, o + {place * channels}", f"o + {place * channels}"
         to = f"{n}i*{strides[0]} + {p}, j*{strides[1]} + {q}, o"
-        if min(extents) > 0:
+        if rows and columns:
             moves.append(Loops(f"y[{to}] = {found.value(operator, at, channel)}", loops))
     computation = Computation(
         operator.kind,
@@ -256,7 +260,7 @@ def depthwise_conv2d(graph: Graph, operator: Operator) -> Layer:
     need(each * depth == channels == found.y.shape[-1], "shapes that do not agree")
     many = each > 1
     d, extents = (", d", "C, D") if many else ("", "C")
-    n, at = window.batch, f"{window.batch}i, j, c{d}"
+    at = f"{window.batch}i, j, c{d}"
     shape = f"[{window.batches}OH, OW, {extents}]"
     computation = Computation(
         "depthwise_conv2d",

@@ -66,8 +66,10 @@ def softmax(graph: Graph, operator: Operator) -> Layer:
 
 def _of_floats(operator: Operator, x: Tensor, y: Tensor, columns: int, beta: float) -> Layer:
     shape = (x.elements // columns, columns)
-    scaled = "e[i, j] = exp((x[i, j] - most[i]) * {beta!r})" if beta != 1.0 else (
-        "e[i, j] = exp(x[i, j] - most[i])"
+    scaled = (
+        "e[i, j] = exp((x[i, j] - most[i]) * {beta!r})"
+        if beta != 1.0
+        else ("e[i, j] = exp(x[i, j] - most[i])")
     )
     types = {"most": shape[:1], "e": shape, "total": shape[:1]}
     return stated(

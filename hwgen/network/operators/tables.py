@@ -1,11 +1,12 @@
-"""Functions of one number by a table of their values. An index that depends on data is outside of
-the language of statements, so an element is compared with every entry of its table.
+"""Functions of one number, by a table of their values. An index that depends on data is outside of
+the language of statements: a table of int8 is said as straight lines that meet it in every entry,
+chosen by comparisons; in one of int16 an element is compared with every entry.
 
 Reference: tensorflow/lite/kernels/internal/reference/integer_ops/{logistic,tanh}.h, the parameters
 as tensorflow/lite/micro/kernels/{logistic_common,tanh}.cc derive them, of
 https://github.com/tensorflow/tflite-micro; logistic, tanh and exp_on_negative_values of
-fixedpoint/fixedpoint.h of https://github.com/google/gemmlowp, whose constants are exponentials, 1/3,
-48/17 and 32/17.
+fixedpoint/fixedpoint.h of https://github.com/google/gemmlowp, whose constants are exponentials,
+1/3, 48/17 and 32/17.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ _ONE = (1 << 31) - 1
 """The greatest number in Q0.31."""
 _INTEGER_BITS = 4
 """Of inputs, in Q4.27."""
+_FRACTION = 12
+"""Bits of a line's slope behind the point."""
 
 
 def logistic(graph: Graph, operator: Operator) -> Layer:
@@ -40,7 +43,7 @@ def logistic(graph: Graph, operator: Operator) -> Layer:
 
 
 def tanh(graph: Graph, operator: Operator) -> Layer:
-    """The hyperbolic tangent, from int8 to int8 of scale 1/128, or from int16 to int16 of 2**-15."""
+    """The hyperbolic tangent, from int8 to int8 of scale 1/128, or from int16 to that of 2**-15."""
     return _function(graph, operator, "tanh", _tanh, (1 / 128, 0))
 
 
@@ -70,12 +73,8 @@ def _function(
             return -128 if number < 0 else 127
         return max(-128, min(127, function(_product(number << shift, multiplier)) + made[1]))
 
-    keys = np.arange(-128, 128, dtype=np.int8)
-    values = np.array([value(int(k)) for k in keys], np.int8)
-    look_up = f"y{found.at} max= select(a{found.at} == key[n], value[n], -128)"
-    return found.layer(
-        operator, y, _each(found, look_up, 256), constants={"key": keys, "value": values}
-    )
+    lines = _lines([value(stored) for stored in range(-128, 128)], -128)
+    return found.layer(operator, y, f"y{found.at} = int8({_chosen(lines, f'a{found.at}')})")
 
 
 def _each(found: Elements, do: str, entries: int) -> Loops:
@@ -83,6 +82,44 @@ def _each(found: Elements, do: str, entries: int) -> Loops:
     names = found.at.strip("[]").split(", ")
     loops = [(name, str(n)) for name, n in zip(names, found.extents, strict=True)]
     return Loops(do, (*loops, ("n", str(entries))))
+
+
+# --- tables as lines ------------------------------------------------------------------------------
+
+
+def _lines(values: list[int], first: int) -> list[tuple[int, int, int]]:
+    """A function of whole numbers from `first` on as (begin, slope, offset), from each begin to the
+    next one `(slope * x + offset) >> _FRACTION`: the fewest that give every value exactly."""
+    found: list[tuple[int, int, int]] = []
+    begin = 0
+    while begin < len(values):
+        line, low, high = (0, values[begin] << _FRACTION), -(1 << 62), 1 << 62
+        end = begin + 1
+        while end < len(values):
+            for n in range(begin, end):
+                # Floors of a line differ by less than 1 from it, so its slope is between these.
+                rise, run = values[end] - values[n], end - n
+                low = max(low, ((rise - 1) << _FRACTION) // run + 1)
+                high = min(high, -(-((rise + 1) << _FRACTION) // run) - 1)
+            slope = 0 if values[end] == values[begin] else (low + high) // 2
+            rests = [(values[n] << _FRACTION) - slope * (first + n) for n in range(begin, end + 1)]
+            least, most = max(rests), min(rests) + (1 << _FRACTION) - 1
+            if low > high or least > most:
+                break
+            line, end = (slope, (least + most) // 2), end + 1
+        found.append((first + begin, *line))
+        begin = end
+    return found
+
+
+def _chosen(lines: list[tuple[int, int, int]], x: str) -> str:
+    """The line that holds at `x`, by halves."""
+    if len(lines) == 1:
+        _, slope, offset = lines[0]
+        line = f"{slope}*{x} + {offset}"
+        return f"(({line}) >> {_FRACTION})" if slope else str(offset >> _FRACTION)
+    half = len(lines) // 2
+    return f"select({x} < {lines[half][0]}, {_chosen(lines[:half], x)}, {_chosen(lines[half:], x)})"
 
 
 # --- int8: fixed point, in whole numbers ----------------------------------------------------------
