@@ -85,6 +85,6 @@ def layers_of(graph: Graph) -> tuple[Layer, ...]:
             location=Location(graph.file),
             found="\n".join(refused),
             allowed=f"{', '.join(sorted(OPERATORS))}, on int8, int16 and float32",
-            repair="replace these operators in the model, or add entries to the table",
+            repair="replace these parts of the model, or add entries to the table of operators",
         )
     return tuple(layers)
