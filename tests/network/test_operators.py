@@ -25,6 +25,7 @@ from tests.models import (
     Runtime,
     TensorOf,
     model,
+    number,
     scaled,
     single,
 )
@@ -183,6 +184,45 @@ def test_constants_in_the_place_of_activations(tmp_path: Path) -> None:
         "output tensor_2: a constant",
         "softmax (operator 0): a constant input",
     ]
+
+
+def forms() -> dict[str, bytes]:
+    """By what the error says of it."""
+    x, y = scaled((1, 4, 4, 6), 0.1), scaled((1, 4, 4, 6), 0.2)
+    flat, words = scaled((2, 8), 0.1), scaled((2, 8), 0.1, dtype="int16")
+    weights = TensorOf((4, 3, 3, 3), scales=[0.1], data=np.ones((4, 3, 3, 3), np.int8))
+    made = [scaled((1, 4, 4, 4), 0.1)]
+    ones = {"StrideH": 1, "StrideW": 1, "DilationHFactor": 1, "DilationWFactor": 1}
+    return {
+        "groups": single("CONV_2D", [x, weights], made, "Conv2DOptions", **ones),
+        "weights that are computed": single(
+            "CONV_2D", [x, scaled((4, 3, 3, 6), 0.1)], made, "Conv2DOptions", **ones
+        ),
+        "another scale of tensor_0": single("MAXIMUM", [x, x], [y]),
+        "another scale of tensor_1": single("CONCATENATION", [flat, scaled((2, 8), 0.3)],
+                                            [scaled((2, 16), 0.1)], "ConcatenationOptions", Axis=1),
+        "int16 tensor_1": single("ADD", [flat, words], [flat], "AddOptions"),
+        "shapes that do not agree": single("MUL", [flat, scaled((3, 8), 0.1)], [flat]),
+        "axes that are computed": single("MEAN", [flat, TensorOf((1,), "int32")],
+                                         [scaled((2,), 0.1)], "ReducerOptions"),
+        "an output that is not of scale 1/128": single("TANH", [flat], [flat]),
+        "int16, whose tables are beyond the statements": single(
+            "SOFTMAX", [words], [words], "SoftmaxOptions", Beta=1.0
+        ),
+        "sums of 40000 elements": single(
+            "MEAN", [scaled((1, 200, 200, 1), 0.1, dtype="int16"), number(1, 2)],
+            [scaled((1, 1), 0.1, dtype="int16")], "ReducerOptions",
+        ),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("said", forms() if HAVE_READER else ())
+def test_a_form_that_is_refused(said: str, tmp_path: Path) -> None:
+    graph = read(forms()[said], tmp_path)
+    with pytest.raises(HwgenError) as told:
+        layers_of(graph)
+    assert told.value.code == "H803"
+    assert told.value.diagnostic.found == f"{graph.operators[0]}: {said}"
 
 
 @WITH_READER
