@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -141,10 +141,14 @@ class Runtime:
 
     def __call__(self, *inputs: Array) -> Array:
         """The first output."""
+        return self.outputs(inputs, 1)[0]
+
+    def outputs(self, inputs: Sequence[Array], count: int) -> list[Array]:
+        """The first outputs."""
         for n, values in enumerate(inputs):
             self._made.set_input(values, n)
         self._made.invoke()
-        return np.array(self._made.get_output(0))
+        return [np.array(self._made.get_output(n)) for n in range(count)]
 
 
 # --- layers with random numbers -------------------------------------------------------------------
@@ -153,6 +157,51 @@ class Runtime:
 def drawn(rng: np.random.Generator, shape: Sequence[int], low: int, high: int, kind: str) -> Array:
     """Integers from `low` to `high`, both included."""
     return rng.integers(low, high, shape, endpoint=True).astype(kind)
+
+
+def single(
+    code: str,
+    given: Sequence[TensorOf],
+    made: Sequence[TensorOf],
+    table: str = "",
+    **options: Any,
+) -> bytes:
+    """A model of one operator; the inputs without data are the model's."""
+    places = range(len(given), len(given) + len(made))
+    operator = OperatorOf(code, range(len(given)), places, table, options)
+    inputs = [n for n, t in enumerate(given) if t.data is None]
+    return model([*given, *made], [operator], inputs, places)
+
+
+def number(*values: int) -> TensorOf:
+    """A constant row of integers."""
+    return TensorOf((len(values),), "int32", data=np.array(values, np.int32))
+
+
+def scaled(shape: Sequence[int], scale: float, zero: int = 0, dtype: str = "int8") -> TensorOf:
+    """A computed tensor; a float has no scale."""
+    if dtype == "float32":
+        return TensorOf(shape, dtype)
+    return TensorOf(shape, dtype, [scale], 0 if dtype == "int16" else zero)
+
+
+def weights_of(rng: np.random.Generator, shape: Sequence[int], scales: Sequence[float],
+               axis: int, dtype: str) -> TensorOf:  # fmt: skip
+    """Weights for activations of a type."""
+    if dtype == "float32":
+        return TensorOf(shape, dtype, data=rng.normal(size=shape).astype(np.float32))
+    data = drawn(rng, shape, -127, 127, "int8")
+    return TensorOf(shape, scales=scales, axis=axis, data=data)
+
+
+def biases_of(rng: np.random.Generator, scales: Sequence[float], count: int,
+              dtype: str) -> TensorOf:  # fmt: skip
+    """Biases; `scales`: those of the sums."""
+    if dtype == "float32":
+        return TensorOf((count,), dtype, data=rng.normal(size=count).astype(np.float32))
+    kind = "int64" if dtype == "int16" else "int32"
+    data = drawn(rng, (count,), -5000, 5000, kind)
+    return TensorOf((count,), kind, scales=scales, data=data)
 
 
 def convolution(
@@ -169,6 +218,7 @@ def convolution(
     bias: bool = True,
     batch: int = 1,
     multiplier: int = 0,
+    dtype: str = "int8",
 ) -> bytes:
     """A convolution; with a `multiplier`, a depthwise one of so many channels for each."""
     h, w, c = image
@@ -182,19 +232,17 @@ def convolution(
     ]
     shape = (1, *kernel, channels) if depthwise else (channels, *kernel, c)
     axis = 3 if depthwise else 0
-    scales = rng.uniform(0.002, 0.02, channels if per_channel else 1)
+    scales = list(rng.uniform(0.002, 0.02, channels if per_channel else 1))
     taps = kernel[0] * kernel[1] * (1 if depthwise else c)
     output = float(np.mean(scales)) * 0.05 * 70 * 40 * np.sqrt(taps) / 100
     tensors = [
-        TensorOf((batch, h, w, c), scales=[0.05], zero=int(rng.integers(-128, 128))),
-        TensorOf(shape, scales=list(scales), axis=axis, data=drawn(rng, shape, -127, 127, "int8")),
-        TensorOf((batch, *out, channels), scales=[output], zero=int(rng.integers(-60, 60))),
+        scaled((batch, h, w, c), 0.05, int(rng.integers(-128, 128)), dtype),
+        weights_of(rng, shape, scales, axis, dtype),
+        scaled((batch, *out, channels), output, int(rng.integers(-60, 60)), dtype),
     ]
     inputs = [0, 1]
     if bias:
-        sums = drawn(rng, (channels,), -5000, 5000, "int32")
-        biases = [0.05 * s for s in scales]
-        tensors.append(TensorOf((channels,), "int32", scales=biases, data=sums))
+        tensors.append(biases_of(rng, [0.05 * s for s in scales], channels, dtype))
         inputs.append(3)
     options = {
         "Padding": 0 if same else 1, "StrideH": strides[0], "StrideW": strides[1],
@@ -217,19 +265,18 @@ def fully_connected(
     activation: int = 0,
     per_channel: bool = False,
     bias: bool = True,
+    dtype: str = "int8",
 ) -> bytes:
     """A fully connected layer."""
     scales = list(rng.uniform(0.002, 0.02, outputs if per_channel else 1))
-    weights = drawn(rng, (outputs, depth), -127, 127, "int8")
     tensors = [
-        TensorOf((rows, depth), scales=[0.05], zero=int(rng.integers(-128, 128))),
-        TensorOf((outputs, depth), scales=scales, data=weights),
-        TensorOf((rows, outputs), scales=[0.01 * float(np.sqrt(depth))], zero=3),
+        scaled((rows, depth), 0.05, int(rng.integers(-128, 128)), dtype),
+        weights_of(rng, (outputs, depth), scales, 0, dtype),
+        scaled((rows, outputs), 0.01 * float(np.sqrt(depth)), 3, dtype),
     ]
     inputs = [0, 1]
     if bias:
-        sums = drawn(rng, (outputs,), -5000, 5000, "int32")
-        tensors.append(TensorOf((outputs,), "int32", scales=[0.05 * s for s in scales], data=sums))
+        tensors.append(biases_of(rng, [0.05 * s for s in scales], outputs, dtype))
         inputs.append(3)
     options = {"FusedActivationFunction": activation}
     made = OperatorOf("FULLY_CONNECTED", inputs, [2], "FullyConnectedOptions", options)
@@ -244,6 +291,7 @@ def pool(
     same: bool,
     average: bool,
     activation: int = 0,
+    dtype: str = "int8",
 ) -> bytes:
     """A pooling layer."""
     out = [
@@ -251,8 +299,8 @@ def pool(
         for n, k, s in zip(image[:2], window, strides, strict=True)
     ]
     tensors = [
-        TensorOf((1, *image), scales=[0.1], zero=-7),
-        TensorOf((1, *out, image[2]), scales=[0.1], zero=-7),
+        scaled((1, *image), 0.1, -7, dtype),
+        scaled((1, *out, image[2]), 0.1, -7, dtype),
     ]
     options = {
         "Padding": 0 if same else 1, "StrideH": strides[0], "StrideW": strides[1],
@@ -262,22 +310,80 @@ def pool(
     return model(tensors, [OperatorOf(word, [0], [1], "Pool2DOptions", options)], [0], [1])
 
 
-def add(scales: tuple[float, float, float], zeros: tuple[int, int, int], activation: int) -> bytes:
-    """A sum of two tensors: scales and zero points of both and of the output."""
-    shape = (1, 5, 3, 4)
-    tensors = [TensorOf(shape, scales=[s], zero=z) for s, z in zip(scales, zeros, strict=True)]
-    options = {"FusedActivationFunction": activation}
-    return model(tensors, [OperatorOf("ADD", [0, 1], [2], "AddOptions", options)], [0, 1], [2])
+def binary(
+    code: str,
+    scales: tuple[float, float, float],
+    zeros: tuple[int, int, int] = (0, 0, 0),
+    *,
+    activation: int | None = 0,
+    shapes: tuple[Sequence[int], Sequence[int]] = ((1, 5, 3, 4), (1, 5, 3, 4)),
+    constant: int | None = None,
+    dtype: str = "int8",
+) -> bytes:
+    """An operator on two tensors: scales and zero points of both and of the output. `constant`:
+    which of them is one; `activation`: none for an operator without."""
+    both = np.broadcast_shapes(*map(tuple, shapes))
+    tensors = [scaled(*t, dtype) for t in zip((*shapes, both), scales, zeros, strict=True)]
+    if constant is not None:
+        rng, t = np.random.default_rng(9), tensors[constant]
+        data = rng.normal(size=t.shape) if dtype == "float32" else rng.integers(-128, 128, t.shape)
+        tensors[constant] = replace(t, data=data.astype(dtype))
+    given, made = tensors[:2], tensors[2:]
+    if activation is None:
+        return single(code, given, made)
+    table = f"{code.capitalize()}Options"
+    return single(code, given, made, table, FusedActivationFunction=activation)
 
 
-def softmax(rows: int, columns: int, scale: float, beta: float) -> bytes:
+def softmax(rows: int, columns: int, scale: float, beta: float, dtype: str = "int8") -> bytes:
     """A softmax."""
-    tensors = [
-        TensorOf((rows, columns), scales=[scale], zero=5),
-        TensorOf((rows, columns), scales=[1 / 256], zero=-128),
+    x, y = (scaled((rows, columns), *s, dtype) for s in ((scale, 5), (1 / 256, -128)))
+    return single("SOFTMAX", [x], [y], "SoftmaxOptions", Beta=beta)
+
+
+def transposed(
+    rng: np.random.Generator,
+    image: tuple[int, int, int],
+    kernel: tuple[int, int],
+    channels: int,
+    strides: tuple[int, int],
+    *,
+    same: bool = True,
+    batch: int = 1,
+    dtype: str = "int8",
+) -> bytes:
+    """A transposed convolution."""
+    h, w, c = image
+    out = [
+        n * s if same else (n - 1) * s + max(k, s)
+        for n, s, k in zip((h, w), strides, kernel, strict=True)
     ]
-    made = OperatorOf("SOFTMAX", [0], [1], "SoftmaxOptions", {"Beta": beta})
-    return model(tensors, [made], [0], [1])
+    scales = list(rng.uniform(0.002, 0.02, channels))
+    shape = (channels, *kernel, c)
+    given = [
+        number(batch, *out, channels),
+        weights_of(rng, shape, scales, 0, dtype),
+        scaled((batch, h, w, c), 0.05, int(rng.integers(-128, 128)), dtype),
+        biases_of(rng, [0.05 * s for s in scales], channels, dtype),
+    ]
+    made = scaled((batch, *out, channels), 0.02 * np.sqrt(kernel[0] * kernel[1] * c), 5, dtype)
+    options = {"Padding": 0 if same else 1, "StrideH": strides[0], "StrideW": strides[1]}
+    return single("TRANSPOSE_CONV", given, [made], "TransposeConvOptions", **options)
+
+
+def strided(
+    shape: Sequence[int],
+    rows: Sequence[Sequence[int]],
+    made: Sequence[int],
+    masks: tuple[int, int, int] = (0, 0, 0),
+    dtype: str = "int8",
+) -> bytes:
+    """A strided slice: beginnings, ends and strides; masks of beginnings, ends and shrinking."""
+    given = [scaled(shape, 0.1, 3, dtype), *(number(*row) for row in rows)]
+    words = ("BeginMask", "EndMask", "ShrinkAxisMask")
+    options = dict(zip(words, masks, strict=True))
+    y = scaled(made, 0.1, 3, dtype)
+    return single("STRIDED_SLICE", given, [y], "StridedSliceOptions", **options)
 
 
 def small_network(seed: int = 0) -> bytes:

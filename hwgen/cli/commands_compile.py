@@ -81,9 +81,9 @@ def compile_(
 ) -> None:
     """Compile a whole model to one folder of C, layer by layer.
 
-    Reads int8 models of TensorFlow Lite. Layers that are equal share one kernel. The report lists
-    each layer's cycles, the work that units do, and the arena that all layers share. Chips with
-    units run on their C model with --compare.
+    Reads models of TensorFlow Lite, quantised or of floats. Layers that are equal share one kernel.
+    The report lists each layer's cycles, the work that units do, and the arena that all layers
+    share. Chips with units run on their C model with --compare.
     """
     with guarded("compile" if as_json else ""):
         from hwgen.cli import networks as body

@@ -91,7 +91,7 @@ class _Reader:
         for n, made in enumerate(self._each(part.OperatorsLength(), part.Operators)):
             inputs = named(self._each(made.InputsLength(), made.Inputs))
             outputs = named(self._each(made.OutputsLength(), made.Outputs))
-            shapes = [tensors[names.index(t)].shape if t else () for t in inputs]
+            shapes = [tensors[names.index(t)].shape if t else () for t in inputs + outputs]
             kind, attributes = self._kind(made, shapes)
             operators.append(Operator(kind, n, inputs, outputs, attributes))
         return Graph(
@@ -132,25 +132,25 @@ class _Reader:
         return np.reshape(from_little_endian(raw.tobytes(), dtype), shape)
 
     def _kind(self, made: Any, shapes: list[tuple[int, ...]]) -> tuple[str, Attributes]:
-        """The kind of an operator and its attributes; of one that is not known here the schema's
-        word and none."""
+        """The kind of an operator and its attributes; `shapes`: of its inputs, then its outputs."""
         code = self.model.OperatorCodes(made.OpcodeIndex())
         if code.CustomCode():
             return f"custom {code.CustomCode().decode('utf-8', 'replace')}", {}
         number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
         word = _names_of(self.schema.BuiltinOperator).get(number, f"operator_{number}")
-        if word not in _KINDS:
-            return word.lower(), {}
-        kind, table, attributes = _KINDS[word]
-        options = getattr(self.schema, table)()
+        kind = _KINDS.get(word, word.lower())
+        found: Attributes = {"activation": word.lower()} if kind == "relu" else {}
         given = made.BuiltinOptions()
-        if given is not None:
-            options.Init(given.Bytes, given.Pos)
-        found = attributes(options, shapes) if given is not None else {}
+        if given is None:
+            return kind, found
+        table = _names_of(self.schema.BuiltinOptions)[made.BuiltinOptionsType()]
+        options = getattr(self.schema, table)()
+        options.Init(given.Bytes, given.Pos)
+        if kind in _ATTRIBUTES:
+            found |= _ATTRIBUTES[kind](options, shapes)
         if hasattr(options, "FusedActivationFunction"):
             words = _names_of(self.schema.ActivationFunctionType)
-            number = options.FusedActivationFunction() if given is not None else 0
-            found["activation"] = words.get(number, "?").lower()
+            found["activation"] = words.get(options.FusedActivationFunction(), "?").lower()
         return kind, found
 
     def _quantisation(self, made: Any) -> Quantisation | None:
@@ -207,24 +207,53 @@ def _pool(options: Any, shapes: list[tuple[int, ...]]) -> Attributes:
     return {"strides": strides, "window": window, "padding": padding}
 
 
-def _softmax(options: Any, _: list[tuple[int, ...]]) -> Attributes:
-    return {"beta": float(options.Beta())}
+def _transposed(options: Any, shapes: list[tuple[int, ...]]) -> Attributes:
+    strides = (int(options.StrideH()), int(options.StrideW()))
+    _, *kernel, _ = shapes[1]
+    _, *image, _ = shapes[-1]
+    padding = _padded(options.Padding(), tuple(image), (kernel[0], kernel[1]), strides)
+    return {"strides": strides, "padding": padding}
 
 
-def _none(_: Any, __: list[tuple[int, ...]]) -> Attributes:
-    return {}
+def _masks(options: Any, _: list[tuple[int, ...]]) -> Attributes:
+    masks = options.EllipsisMask() | options.NewAxisMask() | int(options.Offset())
+    return {
+        "begin_mask": int(options.BeginMask()),
+        "end_mask": int(options.EndMask()),
+        "shrink_mask": int(options.ShrinkAxisMask()),
+        "other_masks": int(masks),
+    }
 
 
-_KINDS: Mapping[str, tuple[str, str, Callable[[Any, list[tuple[int, ...]]], Attributes]]] = {
-    "ADD": ("add", "AddOptions", _none),
-    "AVERAGE_POOL_2D": ("average_pool2d", "Pool2DOptions", _pool),
-    "CONV_2D": ("conv2d", "Conv2DOptions", _convolution),
-    "DEPTHWISE_CONV_2D": ("depthwise_conv2d", "DepthwiseConv2DOptions", _convolution),
-    "EXPAND_DIMS": ("reshape", "ExpandDimsOptions", _none),
-    "FULLY_CONNECTED": ("fully_connected", "FullyConnectedOptions", _none),
-    "MAX_POOL_2D": ("max_pool2d", "Pool2DOptions", _pool),
-    "RESHAPE": ("reshape", "ReshapeOptions", _none),
-    "SOFTMAX": ("softmax", "SoftmaxOptions", _softmax),
-    "SQUEEZE": ("reshape", "SqueezeOptions", _none),
+def _resized(options: Any, _: list[tuple[int, ...]]) -> Attributes:
+    corners, centres = options.AlignCorners(), options.HalfPixelCenters()
+    return {"align_corners": int(corners), "centres": int(centres)}
+
+
+_KINDS: Mapping[str, str] = {
+    "AVERAGE_POOL_2D": "average_pool2d",
+    "CONV_2D": "conv2d",
+    "DEPTHWISE_CONV_2D": "depthwise_conv2d",
+    "EXPAND_DIMS": "reshape",
+    "MAX_POOL_2D": "max_pool2d",
+    "PADV2": "pad",
+    "RELU6": "relu",
+    "RELU_0_TO_1": "relu",
+    "RELU_N1_TO_1": "relu",
+    "SQUEEZE": "reshape",
 }
-"""By the schema's word: the kind, the schema's table of options, and its attributes."""
+"""By the schema's word, where the kind is not the same word in small letters."""
+
+_ATTRIBUTES: Mapping[str, Callable[[Any, list[tuple[int, ...]]], Attributes]] = {
+    "average_pool2d": _pool,
+    "concatenation": lambda options, _: {"axis": int(options.Axis())},
+    "conv2d": _convolution,
+    "depthwise_conv2d": _convolution,
+    "leaky_relu": lambda options, _: {"alpha": float(options.Alpha())},
+    "max_pool2d": _pool,
+    "resize_nearest_neighbor": _resized,
+    "softmax": lambda options, _: {"beta": float(options.Beta())},
+    "strided_slice": _masks,
+    "transpose_conv": _transposed,
+}
+"""By the kind, how its attributes are read; activations are read of every kind."""

@@ -32,8 +32,8 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = TensorOf((1, 4), scales=[0.1])
     later = [OperatorOf("TANH", [1], [2]), OperatorOf("TANH", [0], [1])]
     Path("order.tflite").write_bytes(model([one, one, one], later, [0], [2]))
-    operators = [OperatorOf("TANH", [0], [1]), OperatorOf("SOFTMAX", [1], [2], "SoftmaxOptions")]
-    Path("tanh.tflite").write_bytes(model([one, one, one], operators, [0], [2]))
+    operators = [OperatorOf("COS", [0], [1]), OperatorOf("SOFTMAX", [1], [2], "SoftmaxOptions")]
+    Path("cos.tflite").write_bytes(model([one, one, one], operators, [0], [2]))
 
 
 CASES = {
@@ -41,7 +41,7 @@ CASES = {
     "text": "text.tflite",
     "cut": "cut.tflite",
     "order": "order.tflite",
-    "unsupported": "tanh.tflite",
+    "unsupported": "cos.tflite",
 }
 
 

@@ -39,6 +39,8 @@ from tests.models import (
     drawn,
     fully_connected,
     model,
+    number,
+    scaled,
     small_network,
     softmax,
 )
@@ -76,6 +78,33 @@ def test_a_network_is_the_interpreters(folder: Path) -> None:
 def test_layers_are_compared(folder: Path) -> None:
     net = compiled_for(folder / "small.tflite", "cpu_generic")
     assert str(compare(net, 2)) == "equal to tflite-micro: 6 layers on 2 inputs"
+
+
+@WITH_RUNTIME
+def test_an_operator_of_several_outputs(tmp_path: Path) -> None:
+    """Halves of an image, of which one is gated by its own logistic function, put together again
+    and padded; also an output in the middle."""
+    image, half = (1, 4, 4, 6), (1, 4, 4, 3)
+    tensors = [
+        number(3),
+        scaled(image, 0.05, 3),
+        *(scaled(half, *s) for s in ((0.05, 3), (0.05, 3), (1 / 256, -128), (0.05, 3))),
+        scaled(image, 0.05, 3),
+        TensorOf((4, 2), "int32", data=np.array([[0, 0], [1, 0], [0, 2], [0, 0]], np.int32)),
+        scaled((1, 5, 6, 6), 0.05, 3),
+    ]
+    operators = [
+        OperatorOf("SPLIT", [0, 1], [2, 3], "SplitOptions", {"NumSplits": 2}),
+        OperatorOf("LOGISTIC", [2], [4]),
+        OperatorOf("MUL", [2, 4], [5], "MulOptions"),
+        OperatorOf("CONCATENATION", [5, 3], [6], "ConcatenationOptions", {"Axis": -1}),
+        OperatorOf("PAD", [6, 7], [8], "PadOptions"),
+    ]
+    path = tmp_path / "halves.tflite"
+    path.write_bytes(model(tensors, operators, [1], [8, 3]))
+    net = hwgen.compile(path, "cpu_generic")
+    assert str(net.compare(2)) == "equal to tflite-micro: 6 layers on 2 inputs"
+    assert [str(step.layer.operator) for step in net.layers[:2]] == ["split (operator 0)"] * 2
 
 
 @WITH_RUNTIME

@@ -3,8 +3,10 @@ its input."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from hwgen.model.numeric import Array
 from hwgen.network.graph import Graph, Operator, Tensor
@@ -135,17 +137,100 @@ def integers(operator: Operator, name: str, count: int) -> tuple[int, ...]:
     return found
 
 
-def int8_scale(tensor: Tensor) -> tuple[float, int]:
-    """Scale and zero point of an int8 tensor with one of each.
+def same_type(*given: Tensor) -> str:
+    """The data type of all of them.
+
+    Raises:
+        UnsupportedError: where they differ, or where it is none of int8, int16 and float32.
+    """
+    first = given[0].dtype
+    for tensor in given:
+        known = tensor.dtype in ("int8", "int16", "float32")
+        need(known and tensor.dtype == first, f"{tensor.dtype} {tensor.name}")
+    return first
+
+
+def limits_of(dtype: str) -> tuple[int, int]:
+    """The least and the greatest number of an integer type."""
+    found = np.iinfo(dtype)
+    return int(found.min), int(found.max)
+
+
+def scale_of(tensor: Tensor) -> tuple[float, int]:
+    """Scale and zero point of an integer tensor with one of each; that of int16 is 0.
 
     Raises:
         UnsupportedError: another type, or another quantisation.
     """
-    need(tensor.dtype == "int8", f"{tensor.dtype} {tensor.name}")
+    need(tensor.dtype in ("int8", "int16", "uint8"), f"{tensor.dtype} {tensor.name}")
     given = tensor.quantisation
     need(given is not None, f"no scale of {tensor.name}")
     assert given is not None
     need(not given.per_channel, f"a scale per channel of {tensor.name}")
     (scale,), (zero,) = given.scales, given.zero_points
-    need(0.0 < scale < float("inf") and -128 <= zero <= 127, f"the scale of {tensor.name}")
+    low, high = (0, 0) if tensor.dtype == "int16" else limits_of(tensor.dtype)
+    need(0.0 < scale < float("inf") and low <= zero <= high, f"the scale of {tensor.name}")
     return scale, zero
+
+
+def same_scale(first: Tensor, *others: Tensor) -> None:
+    """Demand that numbers of one tensor can be moved to the others.
+
+    Raises:
+        UnsupportedError: where types, scales or zero points differ.
+    """
+    for other in others:
+        need(other.dtype == first.dtype, f"{other.dtype} {other.name}")
+        need(other.quantisation == first.quantisation, f"another scale of {other.name}")
+
+
+# --- layers of a few statements -------------------------------------------------------------------
+
+
+def typed(dtype: str, extents: Sequence[int]) -> str:
+    """The type of a tensor as workloads write it."""
+    return f"{dtype}[{', '.join(map(str, extents))}]"
+
+
+def stated(
+    operator: Operator,
+    given: Mapping[str, tuple[Tensor, Sequence[int]]],
+    between: Mapping[str, str],
+    made: tuple[Tensor, Sequence[int]],
+    compute: Sequence[str | Loops],
+    constants: Mapping[str, Array] | None = None,
+) -> Layer:
+    """A layer of statements that write `y`. `given`, `made`: tensors of the model, by their names
+    in the statements, in the shapes that these see; `between`: types of intermediates;
+    `constants`: values that are not in the model."""
+    values = dict(constants or {})
+    values |= {n: np.reshape(t.data, e) for n, (t, e) in given.items() if t.data is not None}
+    types = {n: typed(t.dtype, e) for n, (t, e) in given.items()}
+    types |= {n: typed(str(v.dtype), v.shape) for n, v in (constants or {}).items()}
+    inputs = {n: t.name for n, (t, _) in given.items() if t.data is None}
+    output, extents = made
+    computation = Computation(
+        operator.kind,
+        (),
+        (*((n, types[n]) for n in inputs), *between.items(), ("y", typed(output.dtype, extents))),
+        tuple((n, types[n]) for n in values),
+        tuple(compute),
+    )
+    return Layer(operator, computation, tuple(inputs.items()), ("y", output.name), values)
+
+
+Kind = tuple[int, ...]
+
+
+def merged(
+    extents: Sequence[int], kinds: Sequence[Kind | None], otherwise: Kind = ()
+) -> list[tuple[int, Kind]]:
+    """Dimensions with their kinds: adjacent ones of one kind as one, those of none left out;
+    `otherwise`: the kind of the only one where none is left."""
+    found: list[tuple[int, Kind]] = []
+    for extent, kind in zip(extents, kinds, strict=True):
+        if kind is not None and found and kind == found[-1][1]:
+            found[-1] = (found[-1][0] * extent, kind)
+        elif kind is not None:
+            found.append((extent, kind))
+    return found or [(1, otherwise)]

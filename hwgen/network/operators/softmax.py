@@ -11,15 +11,18 @@ from functools import cache
 from math import floor
 from typing import Any, cast
 
-from hwgen.network.graph import Graph, Operator
+from hwgen.network.graph import Graph, Operator, Tensor
 from hwgen.network.operators.layer import (
     Computation,
     Layer,
     Loops,
-    int8_scale,
     need,
     result,
+    same_type,
+    scale_of,
+    stated,
     tensors,
+    typed,
 )
 from hwgen.network.operators.rescaling import quantised_multiplier
 from hwgen.spec.find import find_workload
@@ -32,13 +35,16 @@ _INTEGER_BITS = 5
 def softmax(graph: Graph, operator: Operator) -> Layer:
     """Softmax over the last dimension, from int8 to int8 of scale 1/256."""
     (x,), y = tensors(graph, operator, 1), result(graph, operator)
-    scale, _ = int8_scale(x)
-    need(int8_scale(y) == (1 / 256, -128), "an output that is not of scale 1/256")
+    dtype, columns = same_type(x, y), (0, *x.shape)[-1]
     need(x.shape == y.shape and bool(x.shape), "shapes that do not agree")
-    columns = (0, *x.shape)[-1]
     beta = operator.attributes.get("beta")
     need(isinstance(beta, float) and 0.0 < beta < float("inf"), "no beta")
     assert isinstance(beta, float)
+    if dtype == "float32":
+        return _of_floats(operator, x, y, columns, beta)
+    need(dtype == "int8", "int16, whose tables are beyond the statements")
+    scale, _ = scale_of(x)
+    need(scale_of(y) == (1 / 256, -128), "an output that is not of scale 1/256")
     need(columns < 500, "rows of 500 elements and more")
     real = min(beta * scale * (1 << (31 - _INTEGER_BITS)), (1 << 31) - 1.0)
     multiplier, shift = quantised_multiplier(real)
@@ -56,6 +62,28 @@ def softmax(graph: Graph, operator: Operator) -> Layer:
         tuple(map(_statement, shipped["compute"])),
     )
     return Layer(operator, computation, (("x", x.name),), ("y", y.name))
+
+
+def _of_floats(operator: Operator, x: Tensor, y: Tensor, columns: int, beta: float) -> Layer:
+    shape = (x.elements // columns, columns)
+    scaled = (
+        "e[i, j] = exp((x[i, j] - most[i]) * {beta!r})"
+        if beta != 1.0
+        else ("e[i, j] = exp(x[i, j] - most[i])")
+    )
+    types = {"most": shape[:1], "e": shape, "total": shape[:1]}
+    return stated(
+        operator,
+        {"x": (x, shape)},
+        {name: typed("float32", own) for name, own in types.items()},
+        (y, shape),
+        (
+            "most[i] max= x[i, j]",
+            scaled.format(beta=beta),
+            "total[i] += e[i, j]",
+            "y[i, j] = e[i, j] / total[i]",
+        ),
+    )
 
 
 def _statement(given: Any) -> str | Loops:

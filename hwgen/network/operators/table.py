@@ -6,23 +6,46 @@ from collections.abc import Callable, Mapping
 
 from hwgen.errors import HwgenError, Location
 from hwgen.network.graph import Graph, Operator
-from hwgen.network.operators.elementwise import add
+from hwgen.network.operators import elementwise, moving, pooling, products, tables
 from hwgen.network.operators.layer import Layer, UnsupportedError, alias, need
-from hwgen.network.operators.pooling import average_pool2d, max_pool2d
-from hwgen.network.operators.products import conv2d, depthwise_conv2d, fully_connected
 from hwgen.network.operators.softmax import softmax
+from hwgen.spec.expression import DTYPES
 
-Entry = Callable[[Graph, Operator], Layer]
+Entry = Callable[[Graph, Operator], Layer | tuple[Layer, ...]]
+"""A layer for each output."""
 
 OPERATORS: Mapping[str, Entry] = {
-    "add": add,
-    "average_pool2d": average_pool2d,
-    "conv2d": conv2d,
-    "depthwise_conv2d": depthwise_conv2d,
-    "fully_connected": fully_connected,
-    "max_pool2d": max_pool2d,
+    "add": elementwise.add,
+    "average_pool2d": pooling.average_pool2d,
+    "concatenation": moving.concatenation,
+    "conv2d": products.conv2d,
+    "depthwise_conv2d": products.depthwise_conv2d,
+    "dequantize": elementwise.dequantize,
+    "fully_connected": products.fully_connected,
+    "leaky_relu": elementwise.leaky_relu,
+    "logistic": tables.logistic,
+    "max_pool2d": pooling.max_pool2d,
+    "maximum": elementwise.maximum,
+    "mean": pooling.mean,
+    "minimum": elementwise.minimum,
+    "mul": elementwise.mul,
+    "pad": moving.pad,
+    "prelu": elementwise.prelu,
+    "quantize": elementwise.quantize,
+    "reduce_max": pooling.reduce_max,
+    "reduce_min": pooling.reduce_min,
+    "relu": elementwise.relu,
     "reshape": alias,
+    "resize_nearest_neighbor": moving.resize_nearest_neighbor,
+    "slice": moving.slice_,
     "softmax": softmax,
+    "split": moving.split,
+    "split_v": moving.split_v,
+    "strided_slice": moving.strided_slice,
+    "sub": elementwise.sub,
+    "sum": pooling.sum_,
+    "tanh": tables.tanh,
+    "transpose_conv": products.transpose_conv,
 }
 """A new operator is one function and one line here."""
 
@@ -38,7 +61,7 @@ def layers_of(graph: Graph) -> tuple[Layer, ...]:
         f"{role} {name}: {graph.tensor[name].dtype}"
         for role, names in (("input", graph.inputs), ("output", graph.outputs))
         for name in names
-        if graph.tensor[name].dtype != "int8"
+        if graph.tensor[name].dtype not in DTYPES
     ]
     refused += [
         f"output {n}: a constant" for n in graph.outputs if graph.tensor[n].data is not None
@@ -49,9 +72,10 @@ def layers_of(graph: Graph) -> tuple[Layer, ...]:
             if entry is None:
                 raise UnsupportedError("hwgen has no such operator")
             made = entry(graph, operator)
-            computed = all(graph.tensor[name].data is None for _, name in made.inputs)
-            need(computed, "a constant input")
-            layers.append(made)
+            for layer in made if isinstance(made, tuple) else (made,):
+                computed = all(graph.tensor[name].data is None for _, name in layer.inputs)
+                need(computed and bool(layer.inputs), "a constant input")
+                layers.append(layer)
         except UnsupportedError as error:
             refused.append(f"{operator}: {error}")
     if refused:
@@ -60,7 +84,7 @@ def layers_of(graph: Graph) -> tuple[Layer, ...]:
             f"{graph.name} has parts that cannot be compiled",
             location=Location(graph.file),
             found="\n".join(refused),
-            allowed=f"{', '.join(sorted(OPERATORS))}, on int8",
-            repair="convert the model with full int8 quantisation, and replace the others in it",
+            allowed=f"{', '.join(sorted(OPERATORS))}, on int8, int16 and float32",
+            repair="replace these parts of the model, or add entries to the table of operators",
         )
     return tuple(layers)
