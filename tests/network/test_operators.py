@@ -16,7 +16,6 @@ from hwgen.network.graph import Graph, Operator
 from hwgen.network.operators.rescaling import Rescaling, quantised_multiplier, rounded
 from hwgen.network.operators.table import OPERATORS, layers_of
 from hwgen.network.tflite_reader import read_tflite
-from tests.sampling import tiered
 from tests.models import (
     HAVE_READER,
     WITH_READER,
@@ -31,6 +30,7 @@ from tests.models import (
     single,
 )
 from tests.network.operator_cases import RNG, cases
+from tests.sampling import tiered
 
 CASES = tuple(cases()) if HAVE_READER else ()
 
@@ -93,11 +93,11 @@ def tolerance(graph: Graph, given: list[Array], wanted: list[Array]) -> list[Arr
 PRODUCTS = ("conv2d", "depthwise_conv2d", "fully_connected", "transpose_conv")
 
 
-@WITH_RUNTIME
 ONE_EACH = [*{case.split()[0]: case for case in reversed([*CASES])}.values()]
 """A case of each entry."""
 
 
+@WITH_RUNTIME
 @pytest.mark.parametrize("case", tiered([*CASES], ONE_EACH))
 def test_an_operator_is_the_interpreters(case: str, tmp_path: Path) -> None:
     content = cases()[case]
