@@ -153,7 +153,7 @@ def test_a_short_kernel_is_drawn_whole_without_a_note() -> None:
 def test_a_kernel_of_phases_shows_the_statements_of_each() -> None:
     c = compiled()
     other = compile_kernel(gemm_workload(2, 20, 40), chip(), options=QUICK)
-    parts = (c.workload, c.hardware, c.scop, c.matches, c.search, c.kernel)
+    parts = (c.workload, c.hardware, c.start, c.scop, c.matches, c.search, c.kernel)
     shown = Elements(page(Compilation(*parts, phases=(c, other)))).text
     for phase in (c, other):
         assert all(str(s) in shown for s in phase.scop.statements)
