@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from hwgen.codegen.nodes import Assign, If, Loop, Node, with_inner
+from hwgen.codegen.nodes import SERIAL, Assign, If, Loop, Node, with_inner
 from hwgen.codegen.processor.conditions import holds, needed
 from hwgen.polyhedral.tree.padding import is_by_place
 from hwgen.polyhedral.tree.terms import addends, simplify, total
@@ -121,8 +121,9 @@ def _tile_first(
 ) -> tuple[tuple[Loop, ...], tuple[Loop, ...]]:
     """Loops that a condition depends on, and the others, to stand inside of these, where each
     element keeps the order of its updates: the former move the element, no two iterations of loops
-    that do so have the same one, and nothing else in its array is read. Else all, and none."""
-    first = tuple(x for x in loops if x.variable in used)
+    that do so have the same one, and nothing else in its array is read. Each is then executed by
+    itself, in code that is short, as borders are. Else all, and none."""
+    first = tuple(replace(x, kind=SERIAL) for x in loops if x.variable in used)
     rest = tuple(x for x in loops if x.variable not in used)
     target = inner.target
     alone = all(
