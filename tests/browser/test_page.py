@@ -13,11 +13,14 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, FloatRect
 
+from hwgen.network.compiled import compile_model
+from hwgen.network.page import network_page
 from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.report.html import page
 from hwgen.report.recording import record
 from hwgen.spec.load import load_hardware, load_workload
 from tests.browser.chromium import Shown, chromium
+from tests.models import WITH_READER, small_network
 from tests.samples import chip, gemm_requant_workload, gemm_workload
 from tests.sampling import QUICK, tiered
 
@@ -80,6 +83,24 @@ def test_the_page_loads_without_a_message_or_a_request(shown: Shown) -> None:
     assert "gemm_requant" in shown.view.title()
     for figure in ("timeline", "breakdown", "memory", "roofline", "tensors", "memories"):
         assert shown.view.locator(f"#{figure} svg.main-svg").count() >= 1
+
+
+@WITH_READER
+def test_a_network_has_a_bar_per_layer_and_a_box_per_buffer(
+    browser: BrowserContext, tmp_path: Path
+) -> None:
+    """In both themes, without a panel of C."""
+    path = tmp_path / "small.tflite"
+    path.write_bytes(small_network())
+    net = compile_model(path, "cpu_generic")
+    found = Shown(browser, network_page(net), tmp_path / "network.html")
+    for _ in range(2):
+        assert found.view.locator("#layers .bars .point").count() == len(net.layers)
+        places = len(net.plan.arena.places)
+        assert found.view.locator("#arena .bars .point").count() == places
+        found.view.click("#theme")
+    assert (found.messages, found.requests) == ([], [found.url])
+    found.view.close()
 
 
 def test_the_timeline_has_a_bar_per_simulated_call(shown: Shown, short: Compilation) -> None:
