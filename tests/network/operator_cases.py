@@ -51,6 +51,7 @@ def _of_type(dtype: str) -> Iterator[tuple[str, bytes]]:
         convolution(RNG(5), (6, 5, 3), (3, 3), 0, multiplier=4, strides=(2, 2), dtype=dtype),
     )
     yield "fully_connected ", fully_connected(RNG(6), 3, 33, 7, dtype=dtype)
+    yield "fully_connected deep, ", fully_connected(RNG(7), 2, 1500, 3, dtype=dtype)
     shape = ((7, 6, 5), (3, 3), (2, 2))
     yield "average_pool2d ", pool(*shape, same=True, average=True, dtype=dtype)
     yield (

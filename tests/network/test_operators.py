@@ -15,6 +15,10 @@ from hwgen.model.reference import run_reference
 from hwgen.network.graph import Graph, Operator
 from hwgen.network.operators.rescaling import Rescaling, quantised_multiplier, rounded
 from hwgen.network.operators.table import OPERATORS, layers_of
+from hwgen.network.operators.tables import (
+    _FRACTION,  # pyright: ignore[reportPrivateUsage]
+    _lines,  # pyright: ignore[reportPrivateUsage]
+)
 from hwgen.network.tflite_reader import read_tflite
 from tests.models import (
     HAVE_READER,
@@ -131,6 +135,32 @@ def test_activations_that_another_runtime_has(code: str, dtype: str, tmp_path: P
         runtime.set_tensor(0, given)
         runtime.invoke()
         assert np.array_equal(computed(graph, [given])[0], runtime.get_tensor(1))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_lines_meet_a_table(seed: int) -> None:
+    """Of any values; of a straight line there is one."""
+    rng, first = RNG(seed), -100
+    values = (
+        rng.integers(-128, 128, 60) if seed % 2 else np.sort(rng.integers(-128, 128, 256))
+    ).tolist()
+    lines = _lines(values, first)
+    for x, value in enumerate(values, first):
+        _, slope, offset = [line for line in lines if line[0] <= x][-1]
+        assert (slope * x + offset) >> _FRACTION == value
+    assert len(_lines([n // 3 for n in range(200)], first)) == 1
+
+
+@WITH_READER
+@pytest.mark.parametrize("code", ["LOGISTIC", "TANH"])
+@pytest.mark.parametrize("scale", [1e-4, 3e-3, 0.02, 0.04, 0.06, 0.13, 0.9, 7.0])
+def test_a_table_is_a_statement(code: str, scale: float, tmp_path: Path) -> None:
+    """At any scale it is no longer than statements may be."""
+    made = (1 / 256, -128) if code == "LOGISTIC" else (1 / 128, 0)
+    content = single(code, [scaled((2, 3), scale, 7)], [scaled((2, 3), *made)])
+    (layer,) = layers_of(read(content, tmp_path))
+    assert layer.computation is not None
+    assert len(layer.computation.workload("one").statements) == 1
 
 
 @WITH_READER

@@ -37,7 +37,8 @@ from hwgen.network.operators.rescaling import Rescaling, activation_range
 @dataclass(frozen=True, slots=True)
 class _Product:
     """What the kinds have in common. `w`: the weights as the model has them; `bias`: folded;
-    `limits`: sizes of the output's zero point and range; `zero`: the input's."""
+    `limits`: sizes of the output's zero point and range; `zero`: the input's; `sums`: the data type
+    of sums of products."""
 
     x: Tensor
     w: Array
@@ -46,6 +47,7 @@ class _Product:
     rescaling: Rescaling
     limits: tuple[tuple[str, int], ...]
     zero: int | float
+    sums: str
 
     @property
     def dtype(self) -> str:
@@ -54,7 +56,7 @@ class _Product:
 
     def between(self, shape: str) -> list[tuple[str, str]]:
         """Intermediates of the output's shape."""
-        return [("acc", f"{self.rescaling.accumulator}{shape}"), *self.rescaling.between(shape)]
+        return [("acc", f"{self.sums}{shape}"), *self.rescaling.between(shape)]
 
     def constants(self, weights: str, channels: str) -> tuple[tuple[str, str], ...]:
         """Their types, by the extents of the weights and of the channels."""
@@ -104,7 +106,7 @@ def _product(
         need(weights.dtype == dtype, f"{weights.dtype} weights")
         folded = np.zeros(channels, np.float32) if bias is None else bias
         need(folded.dtype == np.float32, f"a bias of {folded.dtype}")
-        return _Product(x, w, y, folded, Rescaling(dtype, dtype), (), 0.0)
+        return _Product(x, w, y, folded, Rescaling(dtype, dtype), (), 0.0, dtype)
     (x_scale, x_zero), (y_scale, y_zero) = scale_of(x), scale_of(y)
     need(weights.dtype == "int8", f"{weights.dtype} weights")
     known = weights.quantisation
@@ -115,7 +117,11 @@ def _product(
     need(count == 1 or (count == channels and known.axis == axis), "scales along another axis")
     accumulator = "int64" if dtype == "int16" else "int32"
     rest = tuple(n for n in range(w.ndim) if n != axis)
-    folded = -x_zero * w.astype(np.int64).sum(rest)
+    w64 = w.astype(np.int64)
+    # Sums of int16 are in int64, unless no input makes one that leaves int32.
+    narrow = int(np.abs(w64).sum(rest).max()) << 15 < 1 << 31
+    sums = "int32" if narrow else accumulator
+    folded = -x_zero * w64.sum(rest)
     if bias is not None:
         need(bias.dtype == accumulator, f"a bias of {bias.dtype}")
         folded += bias.astype(np.int64)
@@ -128,7 +134,7 @@ def _product(
     low, high = activation_range(operator, y_scale, y_zero, dtype)
     limits = (("ZY", y_zero), ("LOW", low), ("HIGH", high))
     rescaling = Rescaling.of(dtype, accumulator, factors, channels)
-    return _Product(x, w, y, folded.astype(accumulator), rescaling, limits, x_zero)
+    return _Product(x, w, y, folded.astype(accumulator), rescaling, limits, x_zero, sums)
 
 
 def _bias(graph: Graph, operator: Operator, place: int, channels: int) -> Array | None:
