@@ -73,11 +73,14 @@ class Leeway:
     """How a kernel may differ from the reference besides rounding. `rescaled`: by tensor of terms,
     how often sums of them may have been rescaled; `any_nan`: whether the chip says nothing of
     the maximum and minimum of a NaN; `halves`: whether its units keep what they compute of a
-    float16 or bfloat16 as one, so that it is rounded after every operation of a statement."""
+    float16 or bfloat16 as one, so that it is rounded after every operation of a statement;
+    `inexact`: by input or intermediate tensor, how far its numbers may be from those that are meant
+    before anything is rounded."""
 
     rescaled: Mapping[str, int] = field(default_factory=dict[str, int])
     any_nan: bool = False
     halves: bool = False
+    inexact: Mapping[str, float | Floats] = field(default_factory=dict[str, "float | Floats"])
 
 
 NO_LEEWAY = Leeway()
@@ -102,8 +105,8 @@ def analysed(
     for tensor in workload.tensors:
         array = inputs[tensor.name] if tensor.role == "input" else known[tensor.name]
         value = load(array, tensor.dtype).array.astype(np.float64)
-        tensors[tensor.name] = Bounded(value, np.zeros_like(value))
-    inexact: set[str] = set()
+        tensors[tensor.name] = _inexact(Bounded(value, np.zeros_like(value)), tensor.name, leeway)
+    inexact = {n for n in leeway.inexact if workload.tensor[n].role == "input"}
     leaps: dict[str, str] = {}
     following = (*workload.statements[1:], None)
     for statement, after in zip(workload.statements, following, strict=True):
@@ -118,9 +121,14 @@ def analysed(
             known = [leaps[n] for n in reads if n in leaps]
             if reason := next(iter([*analysis.leaps, *known]), ""):
                 leaps.setdefault(target, reason)
+        tensors[target] = _inexact(tensors[target], target, leeway)
         if target in blocks:
             tensors[target] = _rescaled(tensors[target], blocks[target], coarsest)
     return {t.name: tensors[t.name] for t in workload.outputs if t.name in inexact}, leaps
+
+
+def _inexact(a: Bounded, tensor: str, leeway: Leeway) -> Bounded:
+    return Bounded(a.value, a.error + leeway.inexact.get(tensor, 0.0))
 
 
 def _rescaled(terms: Bounded, blocks: int, unit: float) -> Bounded:
@@ -328,10 +336,21 @@ class _Analysis:
                 )
                 return Bounded(held.value[at], held.error[at])
             case _:
-                given = [self._operand(part, grids) for part in parts(expr)]
+                given = [self._operand(p, grids) for p in self._rounded_constants(expr)]
         found = self._applied(expr, given)
         self._note(str(expr), found, given)
         return found
+
+    def _rounded_constants(self, expr: Expr) -> list[Expr]:
+        """The parts of an expression; numbers have the type of a partner, as kernels compute."""
+        own = list(parts(expr))
+        real = [n for n, p in enumerate(own) if isinstance(p, Const) and isinstance(p.value, float)]
+        condition = isinstance(expr, Call) and expr.function == "select"
+        others = [p for p in own[condition:] if not isinstance(p, Const)]
+        if real and {promoted(self._dtype(p)) for p in others} == {"float32"}:
+            for n in real:
+                own[n] = Const(float(np.float32(own[n].value)))
+        return own
 
     def _applied(self, expr: Expr, given: list[Bounded]) -> Bounded:
         """The outermost operation of an expression on the values and errors of its parts."""

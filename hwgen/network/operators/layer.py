@@ -6,10 +6,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
+
 from hwgen.model.numeric import Array
 from hwgen.network.graph import Graph, Operator, Tensor
 from hwgen.spec.load import parse_workload
 from hwgen.spec.workload import Workload
+
+
+Floats = npt.NDArray[np.float64]
 
 
 class UnsupportedError(Exception):
@@ -57,7 +63,7 @@ class Computation:
 class Layer:
     """An operator as a computation. `inputs`, `output`: tensors of the model by their names in the
     computation; `constants`: values; `macs`: its products of a weight and an activation.
-    Without a `computation` the output is the input under another name."""
+    `inexact`: as of a comparison's leeway. Without a `computation` the output is the input under another name."""
 
     operator: Operator
     computation: Computation | None
@@ -65,6 +71,7 @@ class Layer:
     output: tuple[str, str]
     constants: Mapping[str, Array] = field(default_factory=dict[str, Array])
     macs: int = 0
+    inexact: Mapping[str, float | Floats] = field(default_factory=dict[str, "float | Floats"])
 
 
 def alias(graph: Graph, operator: Operator) -> Layer:

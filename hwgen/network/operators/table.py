@@ -8,9 +8,11 @@ from hwgen.errors import HwgenError, Location
 from hwgen.network.graph import Graph, Operator
 from hwgen.network.operators.elementwise import add
 from hwgen.network.operators.layer import Layer, UnsupportedError, alias, need
+from hwgen.network.operators.onnx_table import ONNX
 from hwgen.network.operators.pooling import average_pool2d, max_pool2d
 from hwgen.network.operators.products import conv2d, depthwise_conv2d, fully_connected
 from hwgen.network.operators.softmax import softmax
+from hwgen.spec.expression import DTYPES
 
 Entry = Callable[[Graph, Operator], Layer]
 
@@ -25,6 +27,10 @@ OPERATORS: Mapping[str, Entry] = {
     "softmax": softmax,
 }
 """A new operator is one function and one line here."""
+TABLES: Mapping[str, Mapping[str, Entry]] = {"onnx": ONNX, "tflite": OPERATORS}
+"""By format."""
+_TYPES = tuple(t for t in DTYPES if t not in ("float16", "bfloat16"))
+"""Types of ONNX models' inputs and outputs."""
 
 
 def layers_of(graph: Graph) -> tuple[Layer, ...]:
@@ -34,17 +40,18 @@ def layers_of(graph: Graph) -> tuple[Layer, ...]:
         HwgenError: H803 with every operator, input and output that has no statements here.
     """
     layers: list[Layer] = []
+    table = TABLES[graph.format]
     refused = [
         f"{role} {name}: {graph.tensor[name].dtype}"
         for role, names in (("input", graph.inputs), ("output", graph.outputs))
         for name in names
-        if graph.tensor[name].dtype != "int8"
+        if graph.tensor[name].dtype not in (_TYPES if graph.format == "onnx" else ("int8",))
     ]
     refused += [
         f"output {n}: a constant" for n in graph.outputs if graph.tensor[n].data is not None
     ]
     for operator in graph.operators:
-        entry = OPERATORS.get(operator.kind)
+        entry = table.get(operator.kind)
         try:
             if entry is None:
                 raise UnsupportedError("hwgen has no such operator")
@@ -60,7 +67,9 @@ def layers_of(graph: Graph) -> tuple[Layer, ...]:
             f"{graph.name} has parts that cannot be compiled",
             location=Location(graph.file),
             found="\n".join(refused),
-            allowed=f"{', '.join(sorted(OPERATORS))}, on int8",
-            repair="convert the model with full int8 quantisation, and replace the others in it",
+            allowed=f"{', '.join(sorted(table))}{', on int8' * (graph.format == 'tflite')}",
+            repair="replace the others in the model"
+            if graph.format == "onnx"
+            else "convert the model with full int8 quantisation, and replace the others in it",
         )
     return tuple(layers)
