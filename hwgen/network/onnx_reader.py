@@ -4,8 +4,7 @@ computes what depends on constants alone."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +49,7 @@ def read_onnx(path: Path, name: str) -> Graph:
     unknown = _unknown(model, values, shapes)
     if unknown:
         raise _damaged(path, "\n".join(unknown), "shapes of numbers", "fix the shapes of its inputs")
-    graph = _graph(onnx, model, values, shapes, Path(path), name)
+    graph = _graph(onnx, model, values, shapes, path, name)
     graph.check()
     return rewritten(graph)
 
@@ -86,7 +85,7 @@ def converted(path: Path) -> Any:
         return _checked(path, made)
 
 
-def _checked(path: Path, made: Any) -> Any:
+def _checked(path: Path, made: Callable[[], Any]) -> Any:
     """The result of a call of the package; its errors as hwgen's."""
     onnx = load_package()
     message = needed("google.protobuf.message", "reads ONNX models", "hwgen[onnx]")
@@ -130,9 +129,8 @@ def _shapes(onnx: Any, model: Any) -> dict[str, tuple[str, tuple[int, ...]]]:
 
 
 def _dtype(onnx: Any, number: int) -> str:
-    return onnx.TensorProto.DataType.Name(number).lower().replace("double", "float64").replace(
-        "float", "float32"
-    ) if number in (1, 11) else onnx.TensorProto.DataType.Name(number).lower()  # fmt: skip
+    word: str = onnx.TensorProto.DataType.Name(number).lower()
+    return {"float": "float32", "double": "float64"}.get(word, word)
 
 
 def _unknown(model: Any, values: Mapping[str, Array], shapes: Mapping[str, Any]) -> list[str]:
@@ -211,8 +209,10 @@ def _graph(
     for number, node in enumerate(given.node):
         if node.output[0] in values:
             continue
-        # Further results count only where something reads them.
-        outputs = [n for i, n in enumerate(node.output) if n and (i == 0 or read[n])]
+        # Further results count only where something reads them, but for their places.
+        outputs = list(node.output)
+        while len(outputs) > 1 and not read[outputs[-1]]:
+            outputs.pop()
         kind = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
         attributes = {a.name: v for a in node.attribute if (v := _attribute(onnx, a)) is not None}
         operators.append(

@@ -35,22 +35,22 @@ def _readers(graph: Graph) -> Counter[str]:
 
 
 def _split(graph: Graph) -> Graph:
-    """A slice for each output of a `Split` that is read."""
+    """An operator for each output that is read; `output` is its number."""
     read = _readers(graph)
 
     def parts(operator: Operator) -> Iterator[Operator]:
-        axis = operator.attributes.get("axis", 0)
-        assert isinstance(axis, int)
         start = 0
-        for name in operator.outputs:
-            size = graph.tensor[name].shape[axis]
-            if read[name]:
-                found = {"axis": axis, "start": start}
-                given = operator.inputs[:1]
-                yield replace(operator, inputs=given, outputs=(name,), attributes=found)
-            start += size
+        for number, name in enumerate(operator.outputs):
+            if read[name] or len(operator.outputs) == 1:
+                found = {**operator.attributes, "output": number, "start": start}
+                yield replace(operator, outputs=(name,), attributes=found)
+            if operator.kind == "Split":
+                axis = operator.attributes.get("axis", 0)
+                assert isinstance(axis, int)
+                start += graph.tensor[name].shape[axis]
 
-    made = [p for o in graph.operators for p in (parts(o) if o.kind == "Split" else (o,))]
+    several = ("LayerNormalization", "Split")
+    made = [p for o in graph.operators for p in (parts(o) if o.kind in several else (o,))]
     return replace(graph, operators=tuple(made))
 
 

@@ -53,9 +53,7 @@ class Statements:
     def given(self, number: int) -> Tensor:
         """An input."""
         need(self.has(number), f"fewer than {number + 1} inputs")
-        tensor = self.graph.tensor[self.operator.inputs[number]]
-        need(tensor.elements > 0, f"{tensor.name} without elements")
-        return tensor
+        return self.graph.tensor[self.operator.inputs[number]]
 
     def values(self, number: int, words: str) -> Array:
         """An input that must be constant."""
@@ -86,6 +84,7 @@ class Statements:
         """An input's element; its dimensions may be grouped in another way than in the model."""
         tensor = self.given(number)
         need(tensor.dtype in DTYPES, f"{tensor.dtype} {tensor.name}")
+        need(tensor.elements > 0, f"{tensor.name} without elements")
         text = f"{tensor.dtype}{_shape(axes)}"
         if tensor.data is None:
             self._inputs[name], self._tensors[name] = tensor.name, text
@@ -99,7 +98,7 @@ class Statements:
         return access(name, axes)
 
     def _constant(self, name: str, text: str, values: Array, axes: Sequence[Axis]) -> None:
-        shape = [n for _, n in axes if n > 1]
+        shape = [n for _, n in axes if n > 1] or [1]
         self._constants[name], self._values[name] = text, np.reshape(values, shape)
 
     def local(self, name: str, dtype: str, axes: Sequence[Axis]) -> str:

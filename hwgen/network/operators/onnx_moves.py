@@ -37,6 +37,9 @@ class _Run:
 def _runs(indices: Indices) -> list[_Run]:
     """Indices as progressions, as few as they are when each is as long as it can be."""
     count = len(indices)
+    period = int(indices.max()) + 1
+    if period < count and count % period == 0 and np.array_equal(indices, np.arange(count) % period):
+        return [_Run(0, count, lambda i: f"{i} % {period}")]
     for each in range(2, count + 1):
         if count % each == 0 and np.array_equal(indices, np.arange(count) // each + indices[0]):
             first = int(indices[0])

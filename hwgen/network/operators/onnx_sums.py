@@ -128,7 +128,7 @@ def normalised(graph: Graph, operator: Operator) -> Layer:
     """Rows less their average, by the root of their variance; a gain and an offset for each place
     (`LayerNormalization`) or each channel (`InstanceNormalization`)."""
     s = Statements(graph, operator)
-    dtype, shape = need_float(s.y), s.y.shape
+    dtype, shape = need_float(s.y), s.given(0).shape
     if operator.kind == "LayerNormalization":
         axis = int(s.number("axis", -1)) % max(len(shape), 1)
         lead, inner = [("a", prod(shape[:axis]))], axes_of(shape[axis:])
@@ -147,6 +147,9 @@ def normalised(graph: Graph, operator: Operator) -> Layer:
     s.say(f"{squares} += {near} * {near}", axes)
     epsilon = literal(s.number("epsilon", float(np.float32(1e-5))))
     s.say(f"{root} = rsqrt({squares} / {count} + {epsilon})")
+    number = int(s.number("output", 0))
+    if number:  # The average, or the root, are results as well.
+        return s.finish((f"{sums} / {count}", root)[number - 1], lead)
     value = f"{near} * {root} * {s.read(1, 'gain', of[0])}"
     return s.finish(f"{value} + {s.read(2, 'offset', of[1])}" if s.has(2) else value, axes)
 
