@@ -48,5 +48,7 @@ def _bounded(plan: Plan, step: Step, given: Arrays, errors: dict[str, Floats]) -
     if bound is None:
         errors.pop(plan.buffer[tensor], None)
     else:
-        errors[plan.buffer[tensor]] = bound.error + np.abs(made[name] - bound.value)
+        errors[plan.buffer[tensor]] = bound.error + np.abs(
+            made[name].astype(np.float64) - bound.value
+        )
     return made

@@ -2,51 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 
 from hwgen.errors import HwgenError, Location
 from hwgen.model.numeric import Array
-from hwgen.network.bounds import layer_bound
 from hwgen.network.compiled import Network
-from hwgen.network.onnx_runtime import OnnxRuntime
 from hwgen.network.packages import needed
-from hwgen.network.steps import Plan, Step
-from hwgen.verify.compare import outside
-from hwgen.verify.rounding import Bounded
 
-
-class Runtime(Protocol):
-    """A model's own runtime. `allowed`: what its numbers are to those of a network."""
-
-    name: str
-    allowed: str
-
-    def start(self, inputs: Mapping[str, Array]) -> None:
-        """Take inputs."""
-
-    def layer(self, step: Step, held: Mapping[str, Array]) -> Array:
-        """The output of a layer. `held`: inputs and outputs of layers before it, as the network
-        has them, by name."""
-        ...
-
-    def outputs(self) -> Mapping[str, Array]:
-        """Outputs of the model that are compared besides those of layers."""
-        ...
+RUNTIME = "tflite-micro"
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`samples`: runs that were compared, each with all `layers`; `unbounded`: numbers that rounding
-    may bring anywhere."""
+    """`samples`: runs that were compared, each with all `layers`; `unbounded`: numbers that
+    rounding may bring anywhere."""
 
     samples: int
     layers: int
-    runtime: str
+    runtime: str = RUNTIME
     unbounded: int = 0
 
     def __str__(self) -> str:
@@ -62,94 +40,62 @@ def compare(net: Network, samples: int = 4) -> Comparison:
         HwgenError: H805 naming the first layer that differs; H802 without the runtime's package; as
             a call of the network.
     """
-    runtime = RUNTIMES[net.plan.graph.format](net.plan)
-    unbounded = 0
+    if net.plan.graph.format == "onnx":
+        from hwgen.network.onnx_runtime import compare_onnx
+
+        return compare_onnx(net, samples)
+    interpreter = _Interpreter(net)
     for n in range(samples):
         inputs = net.draw(n, extremes=2 * n >= samples)
-        watch = _Watch(net, runtime, inputs)
-        different = watch.first_difference()
-        unbounded += watch.unbounded
+        different = _first_difference(net, interpreter, inputs)
         if different:
             raise HwgenError(
                 "H805",
-                f"a layer differs from {runtime.name}",
+                f"a layer differs from {RUNTIME}",
                 location=Location(net.plan.graph.file),
                 found=f"{different}, on input {n} of {samples}",
-                allowed=runtime.allowed,
+                allowed="the same numbers in every layer",
                 repair="report the model, the chip and this message",
             )
-    return Comparison(samples, len(net.layers), runtime.name, unbounded)
+    return Comparison(samples, len(net.layers))
 
 
-class _Watch:
-    """One run of a network beside its runtime."""
+def _first_difference(net: Network, interpreter: _Interpreter, inputs: Mapping[str, Array]) -> str:
+    """The first layer whose output differs, in words; "" where none does."""
+    layers = interpreter.run(inputs)
+    different: list[str] = []
 
-    def __init__(self, net: Network, runtime: Runtime, inputs: Mapping[str, Array]) -> None:
-        self._net, self._runtime, self._inputs = net, runtime, inputs
-        self._held = dict(inputs)
-        self._different: list[str] = []
-        self.unbounded = 0
+    def watch(number: int, found: Array) -> None:
+        if not different and not np.array_equal(found, layers[number]):
+            different.append(_difference(net, number, found, layers[number]))
 
-    def first_difference(self) -> str:
-        """The first layer whose output differs, in words; "" where none does."""
-        self._runtime.start(self._inputs)
-        outputs = self._net.run(self._inputs, self._layer)
-        self._different += [
-            f"output {name}"
-            for name, wanted in self._runtime.outputs().items()
-            if not np.array_equal(outputs[name], wanted)
-        ]
-        return self._different[0] if self._different else ""
-
-    def _layer(self, number: int, found: Array) -> None:
-        if self._different:
-            return
-        step = self._net.layers[number]
-        wanted = np.reshape(self._runtime.layer(step, self._held), found.shape)
-        bound = self._bound(step) if np.issubdtype(found.dtype, np.floating) else None
-        if bound is None:
-            wrong = found != wanted
-        else:
-            bound = Bounded(*(np.reshape(x, found.shape) for x in (bound.value, bound.error)))
-            self.unbounded += int(np.count_nonzero(np.isinf(bound.error)))
-            # A runtime outside of the bound would show that the statements are wrong.
-            wide = wanted.astype(np.float64)
-            wrong = outside(found, str(found.dtype), bound) | outside(wide, "float64", bound)
-        if wrong.any():
-            self._different.append(_difference(step, found, wanted, wrong, bound))
-        self._held[step.layer.output[1]] = found
-
-    def _bound(self, step: Step) -> Bounded | None:
-        buffer, shapes = self._net.plan.buffer, step.kernel.workload.tensor
-        given = {
-            own: np.reshape(self._held[buffer[of]], shapes[own].shape)
-            for own, of in step.layer.inputs
-        }
-        return layer_bound(step, given)
+    outputs = net.run(inputs, watch)
+    different += [
+        f"output {name}"
+        for name, wanted in interpreter.outputs().items()
+        if not np.array_equal(outputs[name], wanted)
+    ]
+    return different[0] if different else ""
 
 
-def _difference(
-    step: Step, found: Array, wanted: Array, wrong: Array, bound: Bounded | None
-) -> str:
-    places = np.argwhere(wrong)
-    first = tuple(int(i) for i in places[0])
-    near = f" +- {bound.error[first]:.3g}" if bound is not None else ""
+def _difference(net: Network, number: int, found: Array, wanted: Array) -> str:
+    step = net.layers[number]
+    wrong = np.argwhere(found != wanted)
+    first = tuple(int(i) for i in wrong[0])
     return (
-        f"layer {step.number}, {step.layer.operator}, kernel {step.kernel.name}: {len(places)} of "
-        f"{found.size} numbers; at {list(first)} {found[first]} for {wanted[first]}{near}"
+        f"layer {number}, {step.layer.operator}, kernel {step.kernel.name}: {len(wrong)} of "
+        f"{found.size} numbers; at {list(first)} {found[first]} for {wanted[first]}"
     )
 
 
 class _Interpreter:
     """TFLite Micro's interpreter, which keeps every tensor."""
 
-    name = "tflite-micro"
-    allowed = "the same numbers in every layer"
-
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, net: Network) -> None:
         package = needed("tflite_micro", "runs TensorFlow Lite models", "hwgen[tflite]")
         runtime = package.runtime
-        self._graph = graph = plan.graph
+        graph = net.plan.graph
+        self._graph, self._net = graph, net
         room = 4 * sum(t.bytes for t in graph.tensors if t.data is None) + (1 << 20)
         content = Path(graph.file).read_bytes()
         keep = runtime.InterpreterConfig.kPreserveAllTensors
@@ -157,15 +103,12 @@ class _Interpreter:
             content, arena_size=room + 2 * len(content), intrepreter_config=keep
         )
 
-    def start(self, inputs: Mapping[str, Array]) -> None:
-        """Run all of the model."""
+    def run(self, inputs: Mapping[str, Array]) -> list[Array]:
+        """The output of every layer."""
         for n, name in enumerate(self._graph.inputs):
             self._made.set_input(inputs[name], n)
         self._made.invoke()
-
-    def layer(self, step: Step, held: Mapping[str, Array]) -> Array:
-        """The output of a layer of that run."""
-        return self._tensor(step.layer.output[1])
+        return [self._tensor(step.layer.output[1]) for step in self._net.layers]
 
     def outputs(self) -> dict[str, Array]:
         """Those of the model, by name."""
@@ -176,7 +119,3 @@ class _Interpreter:
         tensor = self._graph.tensor[name]
         given = cast("dict[str, Any]", self._made.GetTensor(tensor.number, 0))
         return np.reshape(np.array(given["tensor_data"]), tensor.shape)
-
-
-RUNTIMES: Mapping[str, Callable[[Plan], Runtime]] = {"onnx": OnnxRuntime, "tflite": _Interpreter}
-"""By format of the model."""

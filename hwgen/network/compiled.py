@@ -192,7 +192,7 @@ class Network(Brief):
     @cached_property
     def _runner(self) -> CRunner | LayerByLayer:
         if self.engine == "c":
-            return CRunner(self._emitter, self.files, self.kernels)
+            return CRunner(self._emitter, self._emitter.files(None, self.kernels), self.kernels)
         return simulator(self.plan)
 
     @cached_property

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from hwgen.model.numeric import Array
 from hwgen.network.graph import Attribute, Graph, Operator, Tensor
 from hwgen.network.onnx_rewrites import rewritten
 from hwgen.network.packages import needed
-from hwgen.spec.expression import DTYPES
 
 OPSET = 21
 """Older models are converted to this version of the operators."""
@@ -48,7 +47,8 @@ def read_onnx(path: Path, name: str) -> Graph:
         shapes = _shapes(onnx, model)
     unknown = _unknown(model, values, shapes)
     if unknown:
-        raise _damaged(path, "\n".join(unknown), "shapes of numbers", "fix the shapes of its inputs")
+        repair = "fix the shapes of its inputs"
+        raise _damaged(path, "\n".join(unknown), "shapes of numbers", repair)
     graph = _graph(onnx, model, values, shapes, path, name)
     graph.check()
     return rewritten(graph)
@@ -169,10 +169,9 @@ def evaluated(
 ) -> dict[str, Array]:
     """Results of nodes of a model, by onnx's reference evaluator."""
     names = [n for n in wanted if n]
-    typed = [
-        onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
-        for n, v in feeds.items()
-    ]
+    make = onnx.helper.make_tensor_value_info
+    number = onnx.helper.np_dtype_to_tensor_dtype
+    typed = [make(n, number(v.dtype), v.shape) for n, v in feeds.items()]
     made = [onnx.helper.make_empty_tensor_value_info(n) for n in names]
     graph = onnx.helper.make_graph(nodes, "part", typed, made)
     part = onnx.helper.make_model(
@@ -215,12 +214,9 @@ def _graph(
             outputs.pop()
         kind = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
         attributes = {a.name: v for a in node.attribute if (v := _attribute(onnx, a)) is not None}
-        operators.append(
-            Operator(
-                kind, number, tuple(node.input), tuple(outputs), attributes,
-                node.name or node.output[0],
-            )  # fmt: skip
-        )
+        said = node.name or node.output[0]
+        inputs = tuple(node.input)
+        operators.append(Operator(kind, number, inputs, tuple(outputs), attributes, said))
     constants = {t.name for t in given.initializer}
     inputs = tuple(i.name for i in given.input if i.name not in constants)
     outputs = tuple(o.name for o in given.output)
@@ -240,11 +236,11 @@ def _graph(
 
 def _attribute(onnx: Any, given: Any) -> Attribute | None:
     """A number, a word or whole numbers; of another kind None."""
-    value = onnx.helper.get_attribute_value(given)
+    value: object = onnx.helper.get_attribute_value(given)
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, int | float):
         return value
-    if isinstance(value, list) and all(isinstance(v, int) for v in value):
-        return tuple(value)
+    if given.type == onnx.AttributeProto.INTS:
+        return tuple(cast("list[int]", value))
     return None

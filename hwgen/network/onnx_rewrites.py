@@ -16,8 +16,8 @@ from hwgen.network.operators.onnx_elementwise import UNARY, activation
 Floats = npt.NDArray[np.float64]
 
 FUSING = frozenset({
-    "Add", "AveragePool", "Conv", "ConvTranspose", "Div", "Gemm", "GlobalAveragePool", "MatMul",
-    "Mul", "ScaleShift", "Sub", "Sum",
+    "Add", "AveragePool", "BatchNormalization", "Conv", "ConvTranspose", "Div", "Gemm",
+    "GlobalAveragePool", "MatMul", "Mul", "Sub", "Sum",
 })  # fmt: skip
 """Operators whose statements end with an activation, if one follows."""
 
@@ -59,7 +59,8 @@ def _split(graph: Graph) -> Graph:
 
 def _scaled(graph: Graph) -> Graph:
     """Chains of operators `y = x * scale + shift` by channel, with constants, as one: part of the
-    convolution's constants before them, or `ScaleShift`. Constants are rounded once."""
+    convolution's constants before them, or a normalisation that is `folded`: its inputs after the
+    first are a scale and a shift. Constants are rounded once."""
     read = _readers(graph)
     made: list[Operator] = []
     tensors = list(graph.tensors)
@@ -75,7 +76,7 @@ def _scaled(graph: Graph) -> Graph:
         at = last.get(x, -1)
         if at < 0 or read[x] > 1 or not (at in pending or _takes_scales(graph, made[at])):
             at = len(made)
-            made.append(replace(operator, kind="ScaleShift", inputs=(x,), attributes={}))
+            made.append(replace(operator, kind="BatchNormalization", inputs=(x,), attributes={}))
             pending[at] = scale, shift
         else:
             s, t = pending.get(at, (np.ones_like(scale), np.zeros_like(scale)))
@@ -147,7 +148,7 @@ def _with_scales(
         add(scale)
     add(shift)
     attributes = {**operator.attributes, "folded": 1}
-    return replace(operator, inputs=(operator.inputs[0], *names), attributes=attributes)
+    return replace(operator, inputs=(*operator.inputs[:1], *names), attributes=attributes)
 
 
 # --- activations ----------------------------------------------------------------------------------
@@ -159,7 +160,7 @@ def _fused(graph: Graph) -> Graph:
     made: list[Operator] = []
     last: dict[str, int] = {}
     for operator in graph.operators:
-        x = operator.inputs[0] if operator.inputs else ""
+        x = next(iter(operator.inputs), "")
         at = last.get(x, -1)
         if operator.kind in UNARY and at >= 0 and read[x] == 1:
             before = made[at]

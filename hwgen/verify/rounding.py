@@ -344,12 +344,12 @@ class _Analysis:
     def _rounded_constants(self, expr: Expr) -> list[Expr]:
         """The parts of an expression; numbers have the type of a partner, as kernels compute."""
         own = list(parts(expr))
-        real = [n for n, p in enumerate(own) if isinstance(p, Const) and isinstance(p.value, float)]
+        real = {n: p.value for n, p in enumerate(own) if isinstance(p, Const)}
         condition = isinstance(expr, Call) and expr.function == "select"
         others = [p for p in own[condition:] if not isinstance(p, Const)]
         if real and {promoted(self._dtype(p)) for p in others} == {"float32"}:
-            for n in real:
-                own[n] = Const(float(np.float32(own[n].value)))
+            for n, value in real.items():
+                own[n] = Const(float(np.float32(value)))
         return own
 
     def _applied(self, expr: Expr, given: list[Bounded]) -> Bounded:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-import warnings
 
 import numpy as np
 
@@ -36,36 +36,66 @@ class Case:
 
 
 @cache
-def cases() -> dict[str, Case]:
-    """Those of operators that hwgen has, by name."""
+def node_cases() -> dict[str, Case]:
+    """Models of one operator that hwgen has, by name; drawn when the package's modules are
+    imported, which takes a while."""
     node: Any = import_module("onnx.backend.test.case.node")
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         made = node.collect_testcases(None)
+    return _cases(
+        (one, one.model, one.data_sets[0]) for one in made if len(one.model.graph.node) == 1
+    )
+
+
+@cache
+def file_cases() -> dict[str, Case]:
+    """Models that PyTorch wrote, most of one layer with weights, by name."""
+    onnx: Any = import_module("onnx")
+    loader: Any = import_module("onnx.backend.test.loader")
+    found: list[tuple[Any, Any, Any]] = []
+    for kind in ("pytorch-converted", "pytorch-operator"):
+        for one in loader.load_model_tests(kind=kind):
+            folder = Path(one.model_dir)
+            data = [
+                [
+                    onnx.numpy_helper.to_array(onnx.load_tensor(str(p)))
+                    for p in sorted((folder / "test_data_set_0").glob(f"{side}_*.pb"))
+                ]
+                for side in ("input", "output")
+            ]
+            found.append((one, onnx.load(str(folder / "model.onnx")), data))
+    return _cases(found)
+
+
+def _cases(made: Iterable[tuple[Any, Any, Any]]) -> dict[str, Case]:
     found: dict[str, Case] = {}
-    for one in made:
-        graph = one.model.graph
+    for one, model, (given, wanted) in made:
+        graph = model.graph
         operators = {n.op_type for n in graph.node if n.domain in ("", "ai.onnx")}
-        if len(graph.node) != 1 or not operators or not operators <= set(ONNX):
+        if not operators or not operators <= {*ONNX, "Constant"}:
             continue
-        given, wanted = one.data_sets[0]
-        inputs = dict(zip((i.name for i in graph.input), map(_array, given)))
-        outputs = dict(zip((o.name for o in graph.output), map(_array, wanted)))
-        (operator,) = operators
-        found[one.name] = Case(
-            one.name, operator, one.model, inputs, outputs, one.rtol, one.atol
-        )
+        constants = {t.name for t in graph.initializer}
+        names = [i.name for i in graph.input if i.name not in constants]
+        inputs = dict(zip(names, map(_array, given), strict=False))
+        outputs = dict(zip((o.name for o in graph.output), map(_array, wanted), strict=True))
+        words = ", ".join(sorted(operators - {"Constant"}))
+        found[one.name] = Case(one.name, words, model, inputs, outputs, one.rtol, one.atol)
     return found
 
 
 def _array(given: Any) -> Array:
     helper: Any = import_module("onnx.numpy_helper")
-    return helper.to_array(given) if hasattr(given, "HasField") else np.asarray(given, object if given is None else None)
+    return (
+        helper.to_array(given)
+        if hasattr(given, "HasField")
+        else np.asarray(given, object if given is None else None)
+    )
 
 
 def forms(case: Case) -> Iterator[tuple[Any, dict[str, Array]]]:
-    """The model, with what is left of its inputs: as it is; with conditions as constants; with numbers
-    and integers beside the first input; with all beside the first."""
+    """The model, with what is left of its inputs: as it is; with conditions as constants; with
+    numbers and integers beside the first input; with all beside the first."""
     onnx: Any = import_module("onnx")
     names = list(case.inputs)
     small = [n for n in names[1:] if case.inputs[n].dtype.kind != "f" or case.inputs[n].size == 1]
@@ -73,6 +103,7 @@ def forms(case: Case) -> Iterator[tuple[Any, dict[str, Array]]]:
     for constants in dict.fromkeys([(), tuple(words), tuple(small), tuple(names[1:])]):
         model = onnx.ModelProto()
         model.CopyFrom(case.model)
+        model.ir_version = max(model.ir_version, 4)  # Constants that are no inputs.
         kept = [i for i in model.graph.input if i.name not in constants]
         del model.graph.input[:]
         model.graph.input.extend(kept)

@@ -14,7 +14,6 @@ from hwgen.network.graph import Graph, Operator, Tensor
 from hwgen.spec.load import parse_workload
 from hwgen.spec.workload import Workload
 
-
 Floats = npt.NDArray[np.float64]
 
 
@@ -63,7 +62,8 @@ class Computation:
 class Layer:
     """An operator as a computation. `inputs`, `output`: tensors of the model by their names in the
     computation; `constants`: values; `macs`: its products of a weight and an activation.
-    `inexact`: as of a comparison's leeway. Without a `computation` the output is the input under another name."""
+    `inexact`: as of a comparison's leeway. Without a `computation` the output is the input under
+    another name."""
 
     operator: Operator
     computation: Computation | None

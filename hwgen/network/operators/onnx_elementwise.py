@@ -38,9 +38,7 @@ def _with(text: str, **defaults: float) -> Said:
 
 
 def _clip(s: Statements) -> str:
-    low, high = (
-        s.values(n, "bounds").item() if s.has(n) else None for n in (1, 2)
-    )
+    low, high = (s.values(n, "bounds").item() if s.has(n) else None for n in (1, 2))
     bounds = [(f, v) for f, v in (("max", low), ("min", high)) if v is not None]
     text = "{0}"
     for function, value in bounds:
@@ -120,7 +118,9 @@ def where(graph: Graph, operator: Operator) -> Layer:
     s = Statements(graph, operator)
     axes = axes_of(s.y.shape)
     condition = s.values(0, "conditions")
-    chosen = s.constant("chosen", "int8", condition.astype(np.int8), broadcast(condition.shape, axes))
+    chosen = s.constant(
+        "chosen", "int8", condition.astype(np.int8), broadcast(condition.shape, axes)
+    )
     a, b = (s.read(n, f"x{n}", broadcast(s.given(n).shape, axes)) for n in (1, 2))
     return s.finish(f"select({chosen} != 0, {a}, {b})", axes)
 

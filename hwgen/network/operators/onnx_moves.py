@@ -7,16 +7,18 @@ distances are one statement, so a slice is one and an upsampling by a whole fact
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hwgen.model.numeric import Array
 from hwgen.network.graph import Graph, Operator
 from hwgen.network.operators.layer import Layer, need
-from hwgen.network.operators.onnx_layer import Axis, Statements, access, affine, axes_of, literal
+from hwgen.network.operators.onnx_layer import Axis, Statements, affine, axes_of, literal
 from hwgen.network.packages import needed
 
 Indices = NDArray[np.int64]
@@ -37,14 +39,12 @@ class _Run:
 def _runs(indices: Indices) -> list[_Run]:
     """Indices as progressions, as few as they are when each is as long as it can be."""
     count = len(indices)
-    period = int(indices.max()) + 1
-    if period < count and count % period == 0 and np.array_equal(indices, np.arange(count) % period):
+    places, first = np.arange(count), int(indices[0])
+    period, repeats = int(indices.max()) + 1, int(np.count_nonzero(indices == first))
+    if period < count and not count % period and np.array_equal(indices, places % period):
         return [_Run(0, count, lambda i: f"{i} % {period}")]
-    for each in range(2, count + 1):
-        if count % each == 0 and np.array_equal(indices, np.arange(count) // each + indices[0]):
-            first = int(indices[0])
-            whole = count // each
-            return [_Run(0, count, lambda i: f"{i}//{each} + {first}" if whole > 1 else str(first))]
+    if repeats > 1 and not count % repeats and np.array_equal(indices, places // repeats + first):
+        return [_Run(0, count, lambda i: _divided(i, count, repeats, first))]
     found: list[_Run] = []
     start = 0
     while start < count:
@@ -55,6 +55,11 @@ def _runs(indices: Indices) -> list[_Run]:
         found.append(_run(start, end - start, int(indices[start]), step))
         start = end
     return found
+
+
+def _divided(i: str, count: int, repeats: int, first: int) -> str:
+    """An index that stays for some places; the loop is split by a factor of its extent."""
+    return str(first) if count == repeats else f"{i}//{repeats} + {first}"
 
 
 def _run(start: int, count: int, first: int, step: int) -> _Run:
@@ -160,11 +165,9 @@ def pad(graph: Graph, operator: Operator) -> Layer:
     mode = s.word("mode", "constant")
     if mode != "constant":
         need(min(*before, *after) >= 0, "padding that cuts off")
-        found = [
-            np.pad(np.arange(n), (b, a), mode)  # type: ignore[call-overload]
-            for n, b, a in zip(x, before, after, strict=True)
-        ]
-        return _taken(s, x, found)
+        around: Any = np.pad
+        rows = zip(x, before, after, strict=True)
+        return _taken(s, x, [around(np.arange(n), (b, a), mode) for n, b, a in rows])
     value = s.values(2, "a number").item() if s.has(2) else 0
     said = literal(value) if s.y.dtype.startswith("float") else str(int(value))
     loops = axes_of(y)
@@ -193,7 +196,7 @@ def resize(graph: Graph, operator: Operator) -> Layer:
 
 
 def _nearest(
-    operator: Operator, given: Mapping[int, np.ndarray], rank: int, axis: int, n: int, m: int
+    operator: Operator, given: Mapping[int, Array], rank: int, axis: int, n: int, m: int
 ) -> Indices:
     """By place of the output, the index of the element that it takes, along one dimension."""
     onnx = needed("onnx", "reads ONNX models", "hwgen[onnx]")
@@ -211,8 +214,8 @@ def _nearest(
     else:
         names, feeds = ["x", "", "", "s"], {"s": np.asarray([m], np.int64)}
     node = onnx.helper.make_node("Resize", names, ["y"], **attributes)
-    feeds["x"] = np.arange(n, dtype=np.float32)
-    (found,) = reference.ReferenceEvaluator(node).run(None, feeds)
+    places = np.arange(n, dtype=np.float32)
+    (found,) = reference.ReferenceEvaluator(node).run(None, {"x": places, **feeds})
     return found.astype(np.int64)
 
 

@@ -1,8 +1,8 @@
 """Numbers of 8 bits with scales, by the arithmetic of onnx's reference evaluator.
 
 Reference: onnx/reference/ops/op_qlinear_conv.py, op_qlinear_matmul.py, op_quantize_linear.py and
-op_dequantize_linear.py of https://github.com/onnx/onnx. Sums are scaled in float64 and rounded once,
-halves to even, after the zero point is added.
+op_dequantize_linear.py of https://github.com/onnx/onnx. Sums are scaled in float64 and rounded
+once, halves to even, after the zero point is added.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def dequantise(graph: Graph, operator: Operator) -> Layer:
 
 
 def _scaled(s: Statements, sums: str, scales: tuple[int, int, int, int], of: list[Axis]) -> str:
-    """The sum in the output's type. `scales`: the numbers of the inputs' scales, of the output's and
-    of its zero point; `of`: the channels, where one of them has a scale each."""
+    """The sum in the output's type. `scales`: the numbers of the inputs' scales, of the output's
+    and of its zero point; `of`: the channels, where one of them has a scale each."""
     a, b, c = (s.values(n, "scales").astype(np.float32) for n in scales[:3])
     need(a.size == c.size == 1 and b.size in (1, prod(n for _, n in of)), "scales of rows")
     factor: Array = np.divide(np.multiply(a.ravel()[0], b.ravel()), c.ravel()[0])

@@ -12,7 +12,6 @@ from hwgen.network.operators.layer import Layer, need
 from hwgen.network.operators.onnx_layer import (
     Axis,
     Statements,
-    access,
     axes_of,
     broadcast,
     literal,
@@ -154,25 +153,17 @@ def normalised(graph: Graph, operator: Operator) -> Layer:
     return s.finish(f"{value} + {s.read(2, 'offset', of[1])}" if s.has(2) else value, axes)
 
 
-def scaled(graph: Graph, operator: Operator) -> Layer:
-    """A scale and a shift for each channel."""
-    s = Statements(graph, operator)
-    need_float(s.y)
-    axes = axes_of(s.y.shape)
-    x, scale, shift = (s.read(n, f"x{n}", axes[1:2] if n else axes) for n in range(3))
-    return s.finish(f"{x} * {scale} + {shift}", axes)
-
-
 def batch_normalised(graph: Graph, operator: Operator) -> Layer:
-    """By statistics that are computed, or as they are; constant ones are folded before."""
+    """A scale and a shift for each channel; of constant statistics they were computed before."""
     s = Statements(graph, operator)
     need_float(s.y)
     need(not s.number("training_mode", 0), "training")
     axes = axes_of(s.y.shape)
-    channel = axes[1:2]
-    x, gain, offset, mean, variance = (
-        s.read(n, f"x{n}", channel if n else axes) for n in range(5)
-    )
+    folded = bool(s.number("folded", 0))
+    x, *given = (s.read(n, f"x{n}", axes[1:2] if n else axes) for n in range(3 if folded else 5))
+    if folded:
+        return s.finish(f"{x} * {given[0]} + {given[1]}", axes)
+    gain, offset, mean, variance = given
     epsilon = literal(s.number("epsilon", float(np.float32(1e-5))))
     return s.finish(f"({x} - {mean}) * rsqrt({variance} + {epsilon}) * {gain} + {offset}", axes)
 
@@ -185,6 +176,5 @@ ENTRIES: Mapping[str, Callable[[Graph, Operator], Layer]] = {
     "LayerNormalization": normalised,
     "LogSoftmax": softmax,
     "MatMul": matmul,
-    "ScaleShift": scaled,
     "Softmax": softmax,
 }

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from math import prod
 
 import numpy as np
@@ -123,7 +122,10 @@ class Windows:
             )
             low, high = (-self.before[d], n + self.after[d]) if padded else (0, n)
             found.append(((places >= low) & (places < high)).sum(1))
-        return reduce(np.multiply.outer, found)
+        product = np.ones((), np.int64)
+        for one in found:
+            product = np.multiply(product[..., None], one)
+        return product
 
 
 @dataclass(frozen=True, slots=True)
