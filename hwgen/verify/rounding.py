@@ -15,7 +15,7 @@ is no part of a result, so neither is that of the infinity that one is divided i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 import numpy as np
@@ -161,6 +161,9 @@ class _Analysis:
         """Replace the target's elements by what the statement gives."""
         s = self.statement
         target = self.workload.tensor[s.target.tensor]
+        if (whole := self._sum_of_products()) is not None:
+            self.tensors[target.name] = whole
+            return
         loops = list(s.loops)
         used = {n for i in s.target.indices for n in names(i)}
         before = self.tensors[target.name]
@@ -185,6 +188,39 @@ class _Analysis:
                 self._part(outer, inner, (low, min(first, low + step)), at, value, error)
         if s.continues:
             self.tensors[target.name] = self._met()
+
+    def _sum_of_products(self) -> Bounded | None:
+        """The whole target, where it is a sum of products of elements: three such sums in float64
+        give its value, the magnitude of its terms, and that with their errors."""
+        s, tensor = self.statement, self.workload.tensor
+        target, extents = tensor[s.target.tensor], dict(s.loops)
+        indices = [n.name for n in s.target.indices if isinstance(n, Name)]
+        if s.op != "+=" or s.ordered or s.continues or target.dtype not in ("float16", "float32"):
+            return None
+        match s.value:
+            case Binary("*", Access(left), Access(right)) if left != right:
+                a, b = self.tensors[left], self.tensors[right]
+            case _:
+                return None
+        whole = tuple(extents[n] for n in dict.fromkeys(indices)) == target.shape
+        alike = {tensor[left].dtype, tensor[right].dtype} == {target.dtype}
+        if not (whole and alike and _finite(a) and _finite(b)):
+            return None
+        three = tuple(replace(tensor[n], dtype="float64") for n in (left, right, target.name))
+        alone = replace(self.workload, tensors=three, statements=(s,))
+
+        def summed(x: Floats, y: Floats) -> Floats:
+            made = run_reference(alone, {left: x, right: y}, intermediates=True)
+            return made[target.name].astype(np.float64)
+
+        value, size = summed(a.value, b.value), summed(np.abs(a.value), np.abs(b.value))
+        most = summed(np.abs(a.value) + a.error, np.abs(b.value) + b.error)
+        terms = int(np.prod([n for name, n in s.loops if name not in indices], dtype=np.int64))
+        # Each product may be rounded, and each sum; each term once more where it is stored.
+        lost = (terms + 1) * UNIT[target.dtype] * most + 2 * terms * SMALLEST[target.dtype]
+        if most.max(initial=0.0) >= OVERFLOW[target.dtype]:
+            return None
+        return _rounded(Bounded(value, most - size + lost), target.dtype)
 
     def _part(
         self,
@@ -420,6 +456,10 @@ class _Analysis:
                 value = _INTEGER[op](a.value, b.value)
                 error = np.where(either > 0, _reach(op, a, b), 0.0)
         return _rounded(_settled(value, error), promoted(self._dtype(expr)))
+
+
+def _finite(a: Bounded) -> bool:
+    return bool(np.isfinite(a.value).all() and np.isfinite(a.error).all())
 
 
 def _settled(value: Floats, error: Floats) -> Bounded:
