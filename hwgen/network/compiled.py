@@ -83,7 +83,7 @@ def compile_model(
     """Compile a model, layer by layer, for a chip.
 
     Args:
-        model: a `.tflite` file.
+        model: a `.tflite` or an `.onnx` file.
         chip: as of `hwgen.build`.
         jobs: how many processes compile.
         engine: who computes when the network is called.

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from hwgen.model.numeric import Array
 from hwgen.network.graph import Attribute, Graph, Operator, Tensor
 from hwgen.network.onnx_rewrites import rewritten
 from hwgen.network.packages import needed
+
+R = TypeVar("R")
 
 OPSET = 21
 """Older models are converted to this version of the operators."""
@@ -34,8 +36,13 @@ def read_onnx(path: Path, name: str) -> Graph:
         HwgenError: H801 no such model, a damaged one, or one of unknown shapes; H802 without the
             package `onnx`.
     """
-    onnx = load_package()
     model = converted(path)
+    graph = _checked(path, lambda: _read(load_package(), model, path, name))
+    graph.check()
+    return rewritten(graph)
+
+
+def _read(onnx: Any, model: Any, path: Path, name: str) -> Graph:
     values: dict[str, Array] = {
         t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer
     }
@@ -43,15 +50,13 @@ def read_onnx(path: Path, name: str) -> Graph:
     while _folded(onnx, model, values, shapes) and _unknown(model, values, shapes):
         # Values that were computed may say what shapes are.
         _keep_small(onnx, model, values)
-        model = _checked(path, lambda made=model: onnx.shape_inference.infer_shapes(made))
+        model = onnx.shape_inference.infer_shapes(model)
         shapes = _shapes(onnx, model)
     unknown = _unknown(model, values, shapes)
     if unknown:
         repair = "fix the shapes of its inputs"
         raise _damaged(path, "\n".join(unknown), "shapes of numbers", repair)
-    graph = _graph(onnx, model, values, shapes, path, name)
-    graph.check()
-    return rewritten(graph)
+    return _graph(onnx, model, values, shapes, path, name)
 
 
 def load_package() -> Any:
@@ -85,14 +90,14 @@ def converted(path: Path) -> Any:
         return _checked(path, made)
 
 
-def _checked(path: Path, made: Callable[[], Any]) -> Any:
+def _checked(path: Path, made: Callable[[], R]) -> R:
     """The result of a call of the package; its errors as hwgen's."""
     onnx = load_package()
     message = needed("google.protobuf.message", "reads ONNX models", "hwgen[onnx]")
     refusals = (
         message.DecodeError, message.EncodeError, onnx.checker.ValidationError,
         onnx.shape_inference.InferenceError, onnx.version_converter.ConvertError,
-        RuntimeError, ValueError, TypeError, IndexError,
+        RuntimeError, ValueError, TypeError, LookupError, AttributeError,
     )  # fmt: skip
     try:
         return made()
