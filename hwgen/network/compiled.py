@@ -224,8 +224,7 @@ class Network(Brief):
             elif is_float(tensor.dtype):
                 drawn = generator.uniform(low, high, tensor.shape)
             else:
-                kind = STORAGE[tensor.dtype]
-                drawn = generator.integers(low, high, tensor.shape, kind.type, endpoint=True)
+                drawn = generator.integers(low, high, tensor.shape, endpoint=True)
             found[name] = drawn.astype(STORAGE[tensor.dtype])
         return found
 

@@ -95,12 +95,14 @@ def _checked(path: Path, made: Callable[[], R]) -> R:
     onnx = load_package()
     message = needed("google.protobuf.message", "reads ONNX models", "hwgen[onnx]")
     refusals = (
-        message.DecodeError, message.EncodeError, onnx.checker.ValidationError,
+        message.EncodeError, onnx.checker.ValidationError,
         onnx.shape_inference.InferenceError, onnx.version_converter.ConvertError,
         RuntimeError, ValueError, TypeError, LookupError, AttributeError,
     )  # fmt: skip
     try:
         return made()
+    except message.DecodeError as error:
+        raise _damaged(path, "bytes that are no protocol buffer") from error
     except refusals as error:
         said = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise _damaged(path, said) from error
