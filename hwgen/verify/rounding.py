@@ -105,7 +105,8 @@ def analysed(
     for tensor in workload.tensors:
         array = inputs[tensor.name] if tensor.role == "input" else known[tensor.name]
         value = load(array, tensor.dtype).array.astype(np.float64)
-        tensors[tensor.name] = _inexact(Bounded(value, np.zeros_like(value)), tensor.name, leeway)
+        known_error = leeway.inexact.get(tensor.name, 0.0)
+        tensors[tensor.name] = Bounded(value, np.zeros_like(value) + known_error)
     inexact = {n for n in leeway.inexact if workload.tensor[n].role == "input"}
     leaps: dict[str, str] = {}
     following = (*workload.statements[1:], None)
@@ -121,14 +122,12 @@ def analysed(
             known = [leaps[n] for n in reads if n in leaps]
             if reason := next(iter([*analysis.leaps, *known]), ""):
                 leaps.setdefault(target, reason)
-        tensors[target] = _inexact(tensors[target], target, leeway)
+        if target in leeway.inexact:
+            held = tensors[target]
+            tensors[target] = Bounded(held.value, held.error + leeway.inexact[target])
         if target in blocks:
             tensors[target] = _rescaled(tensors[target], blocks[target], coarsest)
     return {t.name: tensors[t.name] for t in workload.outputs if t.name in inexact}, leaps
-
-
-def _inexact(a: Bounded, tensor: str, leeway: Leeway) -> Bounded:
-    return Bounded(a.value, a.error + leeway.inexact.get(tensor, 0.0))
 
 
 def _rescaled(terms: Bounded, blocks: int, unit: float) -> Bounded:
@@ -204,7 +203,8 @@ class _Analysis:
                 return None
         whole = tuple(extents[n] for n in dict.fromkeys(indices)) == target.shape
         alike = {tensor[left].dtype, tensor[right].dtype} == {target.dtype}
-        if not (whole and alike and _finite(a) and _finite(b)):
+        finite = all(np.isfinite(x.value + x.error).all() for x in (a, b))
+        if not (whole and alike and finite):
             return None
         given = (replace(tensor[n], dtype="float64", role="input") for n in (left, right))
         three = (*given, replace(target, dtype="float64", role="output"))
@@ -272,7 +272,9 @@ class _Analysis:
         if self.statement.continues:
             self._meet(place, _settled(v, e), terms)
             return
-        rounded = _rounded(_settled(v, e), dtype)
+        # The greatest of numbers is one of them.
+        kept = self.statement.op in ("max=", "min=") and self._dtype(self.statement.value) == dtype
+        rounded = _settled(v, e) if kept else _rounded(_settled(v, e), dtype)
         self._note(str(self.statement), rounded, [found])
         value[place], error[place] = rounded.value, rounded.error
 
@@ -456,10 +458,6 @@ class _Analysis:
                 value = _INTEGER[op](a.value, b.value)
                 error = np.where(either > 0, _reach(op, a, b), 0.0)
         return _rounded(_settled(value, error), promoted(self._dtype(expr)))
-
-
-def _finite(a: Bounded) -> bool:
-    return bool(np.isfinite(a.value).all() and np.isfinite(a.error).all())
 
 
 def _settled(value: Floats, error: Floats) -> Bounded:
