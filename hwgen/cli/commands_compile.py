@@ -44,7 +44,10 @@ def compile_(
     model: Annotated[
         Path,
         typer.Argument(
-            metavar="MODEL", parser=path, help="A model, MODEL.tflite.", show_default=False
+            metavar="MODEL",
+            parser=path,
+            help="A model, MODEL.tflite or MODEL.onnx.",
+            show_default=False,
         ),
     ],
     spec: SpecOption,
@@ -66,8 +69,8 @@ def compile_(
         bool,
         typer.Option(
             "--compare",
-            help="Run the network and tflite-micro on random inputs, and name the first layer "
-            "that differs.",
+            help="Run the network and the model's own runtime on random inputs, and name the first "
+            "layer that differs.",
         ),
     ] = False,
     report: Annotated[
@@ -81,7 +84,8 @@ def compile_(
 ) -> None:
     """Compile a whole model to one folder of C, layer by layer.
 
-    Reads models of TensorFlow Lite, quantised or of floats. Layers that are equal share one kernel.
+    Reads models of TensorFlow Lite, quantised or of floats, and ONNX models. Layers that are equal
+    share one kernel.
     The report lists each layer's cycles, the work that units do, and the arena that all layers
     share. Chips with units run on their C model with --compare.
     """

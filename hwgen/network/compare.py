@@ -8,12 +8,19 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hwgen.errors import HwgenError, Location
 from hwgen.model.numeric import Array
+from hwgen.model.reference import run_reference
+from hwgen.network.bounds import layer_bound
 from hwgen.network.compiled import Network
 from hwgen.network.packages import needed
+from hwgen.network.steps import Plan, Step
 from hwgen.polyhedral.schedule.requested import unfit
+from hwgen.spec.typecheck import is_float
+from hwgen.verify.compare import outside
+from hwgen.verify.rounding import Bounded
 
 Arrays = Mapping[str, Array]
 Runtime = Callable[[Arrays], Arrays]
@@ -22,14 +29,17 @@ RUNTIME = "tflite-micro"
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`samples`: runs that were compared, each with `layers` whose outputs `runtime` gives."""
+    """`samples`: runs that were compared, each with `layers` whose outputs `runtime` gives;
+    `unbounded`: numbers that rounding may bring anywhere."""
 
     samples: int
     layers: int
     runtime: str = RUNTIME
+    unbounded: int = 0
 
     def __str__(self) -> str:
-        return f"equal to {self.runtime}: {self.layers} layers on {self.samples} inputs"
+        said = f"equal to {self.runtime}: {self.layers} layers on {self.samples} inputs"
+        return f"{said}; {self.unbounded:,} numbers not compared" if self.unbounded else said
 
 
 def compare(net: Network, samples: int = 4, runtime: Runtime | None = None) -> Comparison:
@@ -46,6 +56,10 @@ def compare(net: Network, samples: int = 4, runtime: Runtime | None = None) -> C
         HwgenError: H805 naming the first layer that differs; H802 without the runtime's package; as
             a call of the network; H050 a runtime that gives no tensor of the model.
     """
+    if runtime is None and net.plan.graph.format == "onnx":
+        from hwgen.network.onnx_runtime import compare_onnx
+
+        return compare_onnx(net, samples)
     run, name = (runtime, "the runtime") if runtime else (_Interpreter(net).run, RUNTIME)
     compared: set[str] = set()
     for n in range(samples):
@@ -70,26 +84,58 @@ def compare(net: Network, samples: int = 4, runtime: Runtime | None = None) -> C
 
 
 def _first_difference(net: Network, wanted: Arrays, inputs: Arrays) -> str:
-    """The first layer whose output differs, in words; "" where none does."""
-    different: list[str] = []
+    """The first layer whose output differs, in words; "" where none does.
+
+    The numbers are the same; from the first float on, both the runtime and the network give what
+    the layers' statements give of their own inputs, but for rounding.
+    """
+    graph, ours, exact, different = net.plan.graph, dict(inputs), True, list[str]()
+    theirs = {**inputs, **{n: x for n, x in wanted.items() if n in graph.tensor}}
 
     def watch(number: int, found: Array) -> None:
-        made = net.layers[number].layer.output[1]
-        if not different and made in wanted and not np.array_equal(found, wanted[made]):
-            different.append(_difference(net, number, found, wanted[made]))
+        nonlocal exact
+        step = net.layers[number]
+        name = step.layer.output[1]
+        ours[name] = found
+        touched = (*(t for _, t in step.layer.inputs), name)
+        exact &= not any(is_float(graph.tensor[t].dtype) for t in touched)
+        if different or name not in wanted:
+            return
+        wrong: NDArray[np.bool_] = np.not_equal(found, wanted[name])
+        if not exact:
+            wrong = _outside(net.plan, step, ours) | _outside(net.plan, step, theirs)
+        if wrong.any():
+            different.append(_difference(net, number, found, wanted[name], wrong))
 
     outputs = net.run(inputs, watch)
     different += [
         f"output {name}"
         for name, values in outputs.items()
-        if name in wanted and not np.array_equal(values, wanted[name])
+        if exact and name in wanted and not np.array_equal(values, wanted[name])
     ]
     return different[0] if different else ""
 
 
-def _difference(net: Network, number: int, found: Array, wanted: Array) -> str:
+def _outside(plan: Plan, step: Step, held: Arrays) -> NDArray[np.bool_]:
+    """Where a layer's output is not what its statements give of its inputs, but for rounding;
+    nowhere if an input is not known."""
+    shapes, (own, name) = step.kernel.workload.tensor, step.layer.output
+    found = held[name]
+    known = {plan.buffer[n]: x for n, x in held.items()}
+    if any(plan.buffer[t] not in known for _, t in step.layer.inputs):
+        return np.zeros(found.shape, np.bool_)
+    given = {n: np.reshape(known[plan.buffer[t]], shapes[n].shape) for n, t in step.layer.inputs}
+    bound = layer_bound(step, given)
+    if bound is None:
+        wanted = run_reference(step.kernel.workload, {**given, **step.layer.constants})[own]
+        return np.not_equal(found, np.reshape(wanted, found.shape))
+    value, error = (np.reshape(n, found.shape) for n in (bound.value, bound.error))
+    return outside(found, str(found.dtype), Bounded(value, error))
+
+
+def _difference(net: Network, number: int, found: Array, wanted: Array, at: Array) -> str:
     step = net.layers[number]
-    wrong = np.argwhere(found != wanted)
+    wrong = np.argwhere(at)
     first = tuple(int(i) for i in wrong[0])
     return (
         f"layer {number}, {step.layer.operator}, kernel {step.kernel.name}: {len(wrong)} of "

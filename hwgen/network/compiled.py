@@ -16,13 +16,15 @@ from hwgen.model.c_compiler import object_bytes
 from hwgen.model.inputs import bind_inputs
 from hwgen.model.native import runs_here
 from hwgen.model.numeric import STORAGE, Array
+from hwgen.network.bounds import bounded_outputs
 from hwgen.network.emit import Emitter
 from hwgen.network.example import Sample
 from hwgen.network.graph import Graph
 from hwgen.network.kernels import LayerKernel, Progress, compile_layers, untold
 from hwgen.network.layers import kernel_names, network_name
+from hwgen.network.onnx_reader import read_onnx
 from hwgen.network.operators.table import layers_of
-from hwgen.network.runner import CRunner, LayerByLayer, Watch, reference, simulator, unwatched
+from hwgen.network.runner import CRunner, LayerByLayer, Watch, simulator, unwatched
 from hwgen.network.steps import Plan, Step, plan_network
 from hwgen.network.tflite_reader import read_tflite
 from hwgen.network.weights import Weights
@@ -31,6 +33,7 @@ from hwgen.polyhedral.schedule.requested import find_chip, unfit
 from hwgen.report.output import write_files
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.shown import Brief
+from hwgen.spec.typecheck import integer_range, is_float
 from hwgen.spec.workload import Role, Tensor, Workload
 
 if TYPE_CHECKING:
@@ -42,7 +45,7 @@ Engine = Literal["auto", "c", "python"]
 Target = Literal["host", "firmware"]
 """The machine that an example of the folder is for; with `firmware` it has no C library."""
 
-READERS: Mapping[str, Callable[[Path, str], Graph]] = {".tflite": read_tflite}
+READERS: Mapping[str, Callable[[Path, str], Graph]] = {".onnx": read_onnx, ".tflite": read_tflite}
 """By a file's suffix: what makes a graph of it."""
 
 
@@ -86,7 +89,7 @@ def compile_model(
     """Compile a model, layer by layer, for a chip.
 
     Args:
-        model: a `.tflite` file.
+        model: a `.tflite` or an `.onnx` file.
         chip: as of `hwgen.build`.
         jobs: how many processes compile.
         engine: who computes when the network is called.
@@ -215,7 +218,7 @@ class Network(Brief):
     @cached_property
     def _runner(self) -> CRunner | LayerByLayer:
         if self.engine == "c":
-            return CRunner(self._emitter, self.files, self.kernels)
+            return CRunner(self._emitter, self._emitter.files(None, self.kernels), self.kernels)
         return simulator(self.plan)
 
     @cached_property
@@ -232,24 +235,30 @@ class Network(Brief):
         return Workload(self.name, (), tensors, (), place)
 
     def draw(self, seed: int, *, extremes: bool = False) -> dict[str, Array]:
-        """An array for every input: the whole range of its type, or only its ends."""
+        """An array for every input: the whole range of its type, or only its ends; of floats the
+        range from -1 to 1."""
         found: dict[str, Array] = {}
         for n, name in enumerate(self.plan.graph.inputs):
             tensor = self.plan.graph.tensor[name]
-            limits = np.iinfo(tensor.dtype)
-            low, high = int(limits.min), int(limits.max)
             generator = np.random.default_rng([seed, n])
+            if is_float(tensor.dtype):
+                low, high = -1, 1
+            else:
+                low, high = integer_range(tensor.dtype)
             if extremes:
                 drawn = np.where(generator.integers(0, 2, tensor.shape), low, high)
+            elif is_float(tensor.dtype):
+                drawn = generator.uniform(low, high, tensor.shape)
             else:
                 drawn = generator.integers(low, high, tensor.shape, endpoint=True)
             found[name] = drawn.astype(STORAGE[tensor.dtype])
         return found
 
     def sample(self, seed: int) -> Sample:
-        """Drawn inputs, and the outputs that the layers' statements give without any chip."""
+        """Drawn inputs, the outputs that the layers' statements give without any chip, and how far
+        rounding may bring floats from them."""
         inputs = self.draw(seed)
-        return Sample(inputs, reference(self.plan).run(inputs))
+        return Sample(inputs, *bounded_outputs(self.plan, inputs))
 
     def save(self, folder: Path | str) -> list[Path]:
         """Write its folder, all files or none; returns their paths.

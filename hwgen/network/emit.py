@@ -24,8 +24,9 @@ class Emitter:
     weights: Weights
     firmware: bool
 
-    def files(self, sample: Sample, kernels: Sequence[LayerKernel]) -> dict[str, str]:
-        """The folder: kernels, the network, its constants, an example, and what compiles them."""
+    def files(self, sample: Sample | None, kernels: Sequence[LayerKernel]) -> dict[str, str]:
+        """The folder: kernels, the network, its constants, an example where there is a sample, and
+        what compiles them."""
         plan, name = self.plan, self.plan.name
         files: dict[str, str] = {}
         for kernel in kernels:
@@ -33,7 +34,8 @@ class Emitter:
         files[f"{name}.h"], files[f"{name}.c"] = self.header(), self.source()
         constants = self.weights.files(self.summary)
         files |= constants
-        files["main.c"] = example(plan, sample, hosted=not self.firmware)
+        if sample is not None:
+            files["main.c"] = example(plan, sample, hosted=not self.firmware)
         parts = [
             Part(k.name, k.source, k.sources, k.model, (), "", k.workspace_bytes, k.status)
             for k in kernels

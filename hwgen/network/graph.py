@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from typing import Literal
 
 from hwgen.errors import HwgenError, Location
 from hwgen.model.numeric import Array
@@ -56,21 +57,23 @@ class Tensor:
 @dataclass(frozen=True, slots=True)
 class Operator:
     """One step of the model. `kind`: a word of the operators' table; `inputs`: names of tensors, ""
-    where an optional one is left out; `number`: its place in the model's file."""
+    where an optional one is left out; `number`: its place in the model's file; `name`: where the
+    format has one."""
 
     kind: str
     number: int
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: Mapping[str, Attribute]
+    name: str = ""
 
     def __str__(self) -> str:
-        return f"{self.kind} (operator {self.number})"
+        return f"{self.kind} (operator {self.number}{self.name and f', {self.name}'})"
 
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """A model: operators in an order in which they can run."""
+    """A model: operators in an order in which they can run. `format`: whose operators they are."""
 
     name: str
     file: str
@@ -78,6 +81,7 @@ class Graph:
     operators: tuple[Operator, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    format: Literal["tflite", "onnx"] = "tflite"
 
     @cached_property
     def tensor(self) -> Mapping[str, Tensor]:

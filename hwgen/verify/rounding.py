@@ -15,7 +15,7 @@ is no part of a result, so neither is that of the infinity that one is divided i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 import numpy as np
@@ -73,11 +73,14 @@ class Leeway:
     """How a kernel may differ from the reference besides rounding. `rescaled`: by tensor of terms,
     how often sums of them may have been rescaled; `any_nan`: whether the chip says nothing of
     the maximum and minimum of a NaN; `halves`: whether its units keep what they compute of a
-    float16 or bfloat16 as one, so that it is rounded after every operation of a statement."""
+    float16 or bfloat16 as one, so that it is rounded after every operation of a statement;
+    `inexact`: by input or intermediate tensor, how far its numbers may be from those that are meant
+    before anything is rounded."""
 
     rescaled: Mapping[str, int] = field(default_factory=dict[str, int])
     any_nan: bool = False
     halves: bool = False
+    inexact: Mapping[str, float | Floats] = field(default_factory=dict[str, "float | Floats"])
 
 
 NO_LEEWAY = Leeway()
@@ -102,8 +105,9 @@ def analysed(
     for tensor in workload.tensors:
         array = inputs[tensor.name] if tensor.role == "input" else known[tensor.name]
         value = load(array, tensor.dtype).array.astype(np.float64)
-        tensors[tensor.name] = Bounded(value, np.zeros_like(value))
-    inexact: set[str] = set()
+        known_error = leeway.inexact.get(tensor.name, 0.0)
+        tensors[tensor.name] = Bounded(value, np.zeros_like(value) + known_error)
+    inexact = {n for n in leeway.inexact if workload.tensor[n].role == "input"}
     leaps: dict[str, str] = {}
     following = (*workload.statements[1:], None)
     for statement, after in zip(workload.statements, following, strict=True):
@@ -118,6 +122,9 @@ def analysed(
             known = [leaps[n] for n in reads if n in leaps]
             if reason := next(iter([*analysis.leaps, *known]), ""):
                 leaps.setdefault(target, reason)
+        if target in leeway.inexact:
+            held = tensors[target]
+            tensors[target] = Bounded(held.value, held.error + leeway.inexact[target])
         if target in blocks:
             tensors[target] = _rescaled(tensors[target], blocks[target], coarsest)
     return {t.name: tensors[t.name] for t in workload.outputs if t.name in inexact}, leaps
@@ -153,6 +160,9 @@ class _Analysis:
         """Replace the target's elements by what the statement gives."""
         s = self.statement
         target = self.workload.tensor[s.target.tensor]
+        if (whole := self._sum_of_products()) is not None:
+            self.tensors[target.name] = whole
+            return
         loops = list(s.loops)
         used = {n for i in s.target.indices for n in names(i)}
         before = self.tensors[target.name]
@@ -177,6 +187,40 @@ class _Analysis:
                 self._part(outer, inner, (low, min(first, low + step)), at, value, error)
         if s.continues:
             self.tensors[target.name] = self._met()
+
+    def _sum_of_products(self) -> Bounded | None:
+        """The whole target, where it is a sum of products of elements: three such sums in float64
+        give its value, the magnitude of its terms, and that with their errors."""
+        s, tensor = self.statement, self.workload.tensor
+        target, extents = tensor[s.target.tensor], dict(s.loops)
+        indices = [n.name for n in s.target.indices if isinstance(n, Name)]
+        if s.op != "+=" or s.ordered or s.continues or target.dtype not in ("float16", "float32"):
+            return None
+        match s.value:
+            case Binary("*", Access(left), Access(right)) if left != right:
+                a, b = self.tensors[left], self.tensors[right]
+            case _:
+                return None
+        whole = tuple(extents[n] for n in dict.fromkeys(indices)) == target.shape
+        alike = {tensor[left].dtype, tensor[right].dtype} == {target.dtype}
+        finite = all(np.isfinite(x.value + x.error).all() for x in (a, b))
+        if not (whole and alike and finite):
+            return None
+        given = (replace(tensor[n], dtype="float64", role="input") for n in (left, right))
+        three = (*given, replace(target, dtype="float64", role="output"))
+        alone = replace(self.workload, tensors=three, statements=(s,))
+
+        def summed(x: Floats, y: Floats) -> Floats:
+            return run_reference(alone, {left: x, right: y})[target.name].astype(np.float64)
+
+        value, size = summed(a.value, b.value), summed(np.abs(a.value), np.abs(b.value))
+        most = summed(np.abs(a.value) + a.error, np.abs(b.value) + b.error)
+        terms = int(np.prod([n for name, n in s.loops if name not in indices], dtype=np.int64))
+        # Each product may be rounded, and each sum; each term once more where it is stored.
+        lost = (terms + 1) * UNIT[target.dtype] * most + 2 * terms * SMALLEST[target.dtype]
+        if most.max(initial=0.0) >= OVERFLOW[target.dtype]:
+            return None
+        return _rounded(Bounded(value, most - size + lost), target.dtype)
 
     def _part(
         self,
@@ -228,7 +272,9 @@ class _Analysis:
         if self.statement.continues:
             self._meet(place, _settled(v, e), terms)
             return
-        rounded = _rounded(_settled(v, e), dtype)
+        # The greatest of numbers is one of them.
+        kept = self.statement.op in ("max=", "min=") and self._dtype(self.statement.value) == dtype
+        rounded = _settled(v, e) if kept else _rounded(_settled(v, e), dtype)
         self._note(str(self.statement), rounded, [found])
         value[place], error[place] = rounded.value, rounded.error
 
@@ -328,10 +374,21 @@ class _Analysis:
                 )
                 return Bounded(held.value[at], held.error[at])
             case _:
-                given = [self._operand(part, grids) for part in parts(expr)]
+                given = [self._operand(p, grids) for p in self._rounded_constants(expr)]
         found = self._applied(expr, given)
         self._note(str(expr), found, given)
         return found
+
+    def _rounded_constants(self, expr: Expr) -> list[Expr]:
+        """The parts of an expression; numbers have the type of a partner, as kernels compute."""
+        own = list(parts(expr))
+        real = {n: p.value for n, p in enumerate(own) if isinstance(p, Const)}
+        condition = isinstance(expr, Call) and expr.function == "select"
+        others = [p for p in own[condition:] if not isinstance(p, Const)]
+        if real and {promoted(self._dtype(p)) for p in others} == {"float32"}:
+            for n, value in real.items():
+                own[n] = Const(float(np.float32(value)))
+        return own
 
     def _applied(self, expr: Expr, given: list[Bounded]) -> Bounded:
         """The outermost operation of an expression on the values and errors of its parts."""

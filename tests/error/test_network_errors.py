@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import shutil
 import sys
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +21,8 @@ from tests.models import WITH_READER, WITH_RUNTIME, OperatorOf, TensorOf, model,
 ROOT = Path(__file__).parents[2]
 GOLDENS = Path(__file__).parent / "network"
 pytestmark = WITH_READER
+HAVE_ONNX = find_spec("onnx") is not None
+WITH_ONNX = pytest.mark.skipif(not HAVE_ONNX, reason="package onnx is not installed")
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +39,23 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("order.tflite").write_bytes(model([one, one, one], later, [0], [2]))
     operators = [OperatorOf("COS", [0], [1]), OperatorOf("SOFTMAX", [1], [2], "SoftmaxOptions")]
     Path("cos.tflite").write_bytes(model([one, one, one], operators, [0], [2]))
+    Path("text.onnx").write_text("no model at all")
+    if HAVE_ONNX:
+        _onnx_models()
+
+
+def _onnx_models() -> None:
+    """One of an unknown batch, and one with operators that are missing."""
+    onnx: Any = import_module("onnx")
+    h = onnx.helper
+    for name, batch, kinds in (("batch", "batch", ("Relu",)), ("sin", 1, ("Sin", "Relu", "Det"))):
+        names = ["x", *(f"t{n}" for n in range(len(kinds) - 1)), "y"]
+        nodes = [h.make_node(k, [names[n]], [names[n + 1]]) for n, k in enumerate(kinds)]
+        y = [batch] if "Det" in kinds else [batch, 2, 2]
+        ends = [h.make_tensor_value_info(n, 1, s) for n, s in (("x", [batch, 2, 2]), ("y", y))]
+        graph = h.make_graph(nodes, name, ends[:1], ends[1:])
+        made = h.make_model(graph, opset_imports=[h.make_opsetid("", 21)])
+        Path(f"{name}.onnx").write_bytes(made.SerializeToString())
 
 
 CASES = {
@@ -42,6 +64,11 @@ CASES = {
     "cut": "cut.tflite",
     "order": "order.tflite",
     "unsupported": "cos.tflite",
+}
+ONNX_CASES = {
+    "onnx_text": "text.onnx",
+    "onnx_shapes": "batch.onnx",
+    "onnx_unsupported": "sin.onnx",
 }
 
 
@@ -55,6 +82,20 @@ def told(name: str, capsys: pytest.CaptureFixture[str], *more: str) -> str:
 @pytest.mark.parametrize("case", CASES)
 def test_refused(case: str, golden: Golden, capsys: pytest.CaptureFixture[str]) -> None:
     golden(GOLDENS / f"{case}.txt", told(CASES[case], capsys))
+
+
+@WITH_ONNX
+@pytest.mark.parametrize("case", ONNX_CASES)
+def test_refused_onnx(case: str, golden: Golden, capsys: pytest.CaptureFixture[str]) -> None:
+    golden(GOLDENS / f"{case}.txt", told(ONNX_CASES[case], capsys))
+
+
+def test_the_package_for_onnx_is_missing(
+    golden: Golden, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("onnx", "onnx.reference", "onnx.version_converter"):
+        monkeypatch.setitem(sys.modules, name, None)
+    golden(GOLDENS / "onnx_package.txt", told("text.onnx", capsys))
 
 
 def test_a_package_is_missing(

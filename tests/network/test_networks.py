@@ -36,6 +36,7 @@ from tests.models import (
     OperatorOf,
     Runtime,
     TensorOf,
+    biases_of,
     drawn,
     fully_connected,
     model,
@@ -43,6 +44,7 @@ from tests.models import (
     scaled,
     small_network,
     softmax,
+    weights_of,
 )
 from tests.sampling import tiered
 from tests.unit.report.test_html import Elements
@@ -105,6 +107,44 @@ def test_an_operator_of_several_outputs(tmp_path: Path) -> None:
     net = hwgen.compile(path, "cpu_generic")
     assert str(net.compare(2)) == "equal to tflite-micro: 6 layers on 2 inputs"
     assert [str(step.layer.operator) for step in net.layers[:2]] == ["split (operator 0)"] * 2
+
+
+@WITH_RUNTIME
+def test_floats_are_compared_but_for_rounding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A convolution and its gate; then another bias, by more than rounding explains."""
+    path = tmp_path / "floats.tflite"
+    tensors = [
+        TensorOf((1, 6, 6, 3), "float32"),
+        weights_of(np.random.default_rng(0), (4, 3, 3, 3), (), 0, "float32"),
+        biases_of(np.random.default_rng(1), (), 4, "float32"),
+        *(TensorOf((1, 6, 6, 4), "float32") for _ in range(3)),
+        scaled((1, 6, 6, 4), 0.05, 3),
+    ]
+    window = {"StrideH": 1, "StrideW": 1, "DilationHFactor": 1, "DilationWFactor": 1}
+    operators = [
+        OperatorOf("CONV_2D", [0, 1, 2], [3], "Conv2DOptions", window),
+        OperatorOf("LOGISTIC", [3], [4]),
+        OperatorOf("MUL", [3, 4], [5], "MulOptions"),
+        OperatorOf("QUANTIZE", [5], [6], "QuantizeOptions"),
+    ]
+    path.write_bytes(model(tensors, operators, [0], [6, 5]))
+    net = hwgen.compile(path, "cpu_generic")
+    assert str(net.compare(4)) == "equal to tflite-micro: 4 layers on 4 inputs"
+
+    def changed(path: Path, name: str) -> Graph:
+        graph = read_tflite(path, name)
+        bias = graph.tensor[graph.operators[0].inputs[2]]
+        assert bias.data is not None
+        bias.data[1] += 1e-3
+        return graph
+
+    monkeypatch.setattr(compiled, "READERS", {".tflite": changed})
+    with pytest.raises(HwgenError) as told:
+        hwgen.compile(path, "cpu_generic").compare(2)
+    assert told.value.code == "H805"
+    assert "layer 0, conv2d (operator 0)" in told.value.diagnostic.found
 
 
 @WITH_RUNTIME

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from hwgen.model.numeric import Array
 from hwgen.network.graph import Graph, Operator, Tensor
@@ -15,6 +16,7 @@ from hwgen.spec.workload import Workload
 
 WEIGHTS = "w"
 """The tensor, in every computation that counts products, whose elements are multiplied."""
+Floats = npt.NDArray[np.float64]
 
 
 class UnsupportedError(Exception):
@@ -62,7 +64,8 @@ class Computation:
 class Layer:
     """An operator as a computation. `inputs`, `output`: tensors of the model by their names in the
     computation; `constants`: values; `macs`: its products of a weight and an activation.
-    Without a `computation` the output is the input under another name."""
+    `inexact`: as of a comparison's leeway. Without a `computation` the output is the input under
+    another name."""
 
     operator: Operator
     computation: Computation | None
@@ -70,6 +73,7 @@ class Layer:
     output: tuple[str, str]
     constants: Mapping[str, Array] = field(default_factory=dict[str, Array])
     macs: int = 0
+    inexact: Mapping[str, float | Floats] = field(default_factory=dict[str, "float | Floats"])
 
 
 def alias(graph: Graph, operator: Operator) -> Layer:

@@ -8,6 +8,7 @@ from hwgen.errors import HwgenError, Location
 from hwgen.network.graph import Graph, Operator
 from hwgen.network.operators import elementwise, moving, pooling, products, tables
 from hwgen.network.operators.layer import Layer, UnsupportedError, alias, need
+from hwgen.network.operators.onnx_table import ONNX
 from hwgen.network.operators.softmax import softmax
 from hwgen.spec.expression import DTYPES
 
@@ -48,6 +49,10 @@ OPERATORS: Mapping[str, Entry] = {
     "transpose_conv": products.transpose_conv,
 }
 """A new operator is one function and one line here."""
+TABLES: Mapping[str, Mapping[str, Entry]] = {"onnx": ONNX, "tflite": OPERATORS}
+"""By format."""
+_TYPES = tuple(t for t in DTYPES if t not in ("float16", "bfloat16"))
+"""Types of models' inputs and outputs."""
 
 
 def layers_of(graph: Graph) -> tuple[Layer, ...]:
@@ -57,17 +62,18 @@ def layers_of(graph: Graph) -> tuple[Layer, ...]:
         HwgenError: H803 with every operator, input and output that has no statements here.
     """
     layers: list[Layer] = []
+    table = TABLES[graph.format]
     refused = [
         f"{role} {name}: {graph.tensor[name].dtype}"
         for role, names in (("input", graph.inputs), ("output", graph.outputs))
         for name in names
-        if graph.tensor[name].dtype not in DTYPES
+        if graph.tensor[name].dtype not in _TYPES
     ]
     refused += [
         f"output {n}: a constant" for n in graph.outputs if graph.tensor[n].data is not None
     ]
     for operator in graph.operators:
-        entry = OPERATORS.get(operator.kind)
+        entry = table.get(operator.kind)
         try:
             if entry is None:
                 raise UnsupportedError("hwgen has no such operator")
@@ -79,12 +85,13 @@ def layers_of(graph: Graph) -> tuple[Layer, ...]:
         except UnsupportedError as error:
             refused.append(f"{operator}: {error}")
     if refused:
+        types = ", on int8, int16 and float32" * (graph.format == "tflite")
         raise HwgenError(
             "H803",
             f"{graph.name} has parts that cannot be compiled",
             location=Location(graph.file),
             found="\n".join(refused),
-            allowed=f"{', '.join(sorted(OPERATORS))}, on int8, int16 and float32",
+            allowed=", ".join(sorted(table)) + types,
             repair="replace these parts of the model, or add entries to the table of operators",
         )
     return tuple(layers)

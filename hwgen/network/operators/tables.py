@@ -12,6 +12,7 @@ fixedpoint/fixedpoint.h of https://github.com/google/gemmlowp, whose constants a
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import exp, floor, log2
 
 import numpy as np
@@ -58,7 +59,9 @@ def _function(
     (x,), y = tensors(graph, operator, 1), result(graph, operator)
     dtype, found = same_type(x, y), Elements.of(y, x)
     if dtype == "float32":
-        return found.layer(operator, y, f"y{found.at} = {name}(a{found.at})")
+        layer = found.layer(operator, y, f"y{found.at} = {name}(a{found.at})")
+        # The kernel takes exp(x) for the logistic function of numbers below -9.
+        return replace(layer, inexact={"y": 2.0**-25}) if name == "sigmoid" else layer
     if dtype == "int16":
         return _interpolated(graph, operator, wide=name == "tanh")
     need(scale_of(y) == made, f"an output that is not of scale 1/{round(1 / made[0])}")

@@ -12,6 +12,7 @@ from hwgen.model.numeric import Array
 from hwgen.model.reference import run_reference
 from hwgen.spec.load import make_workload
 from hwgen.spec.workload import Workload
+from hwgen.verify import rounding
 from hwgen.verify.compare import Comparison, compare, outside, unexplained
 from hwgen.verify.data import draw_inputs, first_difference
 from hwgen.verify.rounding import Leeway, rounding_bounds
@@ -297,3 +298,48 @@ def test_special_values_stay_within_the_bounds_and_warn_of_nothing(workload: Wor
         assert unexplained(workload, inputs, reference, reference) is None
         for name, bound in rounding_bounds(workload, inputs).items():
             assert not outside(reference[name], workload.tensor[name].dtype, bound).any()
+
+
+def test_numbers_have_the_type_of_their_partner() -> None:
+    """A kernel multiplies by 0.3 as float32 has it; the bound is about that number."""
+    workload = make_workload(
+        name="scale", tensors={"x": "float32[1000]", "y": "float32[1000]"},
+        compute=["y[i] = x[i] * 0.3"],
+    )  # fmt: skip
+    inputs = {"x": np.random.default_rng(0).uniform(1, 2, 1000).astype(np.float32)}
+    found = rounding_bounds(workload, inputs)["y"]
+    assert not outside(run_reference(workload, inputs)["y"], "float32", found).any()
+
+
+def test_inexact_tensors_widen_the_bound_by_what_they_make() -> None:
+    workload = matmul()
+    inputs = draw_inputs(workload, 1)
+    plain = rounding_bounds(workload, inputs)["c"]
+    inexact = {"a": np.full((8, 300), 2.0**-10), "c": 1.0}
+    wide = rounding_bounds(workload, inputs, Leeway(inexact=inexact))["c"]
+    more = 1.0 + 2.0**-10 * np.abs(inputs["b"].astype(np.float64)).sum(0)
+    assert np.allclose(wide.error, plain.error + more, rtol=1e-5)
+
+
+def test_sums_of_products_have_the_bound_of_each_term(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The short way gives the same values, and bounds that are hardly different."""
+    workload = matmul()
+    inputs = draw_inputs(workload, 2)
+    leeway = Leeway(inexact={"a": 1e-3, "b": 1e-4})
+    short = rounding_bounds(workload, inputs, leeway)["c"]
+
+    def never(_: object) -> None:
+        return None
+
+    analysis = rounding._Analysis  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(analysis, "_sum_of_products", never)
+    long = rounding_bounds(workload, inputs, leeway)["c"]
+    assert np.allclose(short.value, long.value, rtol=1e-12, atol=1e-12)
+    assert np.allclose(short.error, long.error, rtol=1e-4)
+
+
+def test_the_greatest_of_numbers_is_not_rounded() -> None:
+    """So that a softmax of large numbers has a bound."""
+    workload = softmax()
+    inputs = {"x": np.full((6, 40), 4.8e9, np.float32)}
+    assert np.isfinite(rounding_bounds(workload, inputs)["y"].error).all()
