@@ -155,7 +155,7 @@ class _Rest:
     ) -> Compilation | None:
         """The best schedule of those that agree."""
         hardware, scop = self.schedule.hardware, self.scop
-        start = Start.of(self.schedule.workload, hardware)
+        start = Start(self.schedule.workload, hardware)
         best: tuple[Kernel, SearchResult, list[Match]] | None = None
         watch = Watch(self.options.seconds, self.options.progress, self.options.work)
         cost = partial(packed_bytes, scop, hardware)

@@ -69,7 +69,7 @@ def compile_kernel(
     with isl.bounded():
         if schedule is None:
             return _searched(rewritten(workload, hardware), options)
-        start = Start.of(workload, hardware)
+        start = Start(workload, hardware)
         scop = build_scop(workload)
         kernel = build(start, scop, schedule)
         matches, given = (schedule.tiling.match,), SearchResult((schedule,))
@@ -78,7 +78,7 @@ def compile_kernel(
 
 def rewritten(workload: Workload, hardware: HardwareSpec) -> Start:
     """A workload after the rewrites that are always wanted."""
-    return with_padding_apart(Start.of(workload, hardware))
+    return with_padding_apart(Start(workload, hardware))
 
 
 def _searched(start: Start, options: SearchOptions) -> Compilation:
@@ -162,7 +162,7 @@ def compile_workload(
         return compile_nest(workload, hardware, options=Options(seconds=options.seconds))
     with isl.bounded():
         check_defined(workload)
-        given = Start.of(workload, hardware)
+        given = Start(workload, hardware)
         apart = with_padding_apart(given)
     made = _of_units(apart, options)
     if hardware.processor is None or apart is given:

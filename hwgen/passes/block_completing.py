@@ -110,7 +110,7 @@ def _completed(
     Raises:
         HwgenError: why the first kernel is refused that keeps least on the chip.
     """
-    start = Start.of(schedule.workload, schedule.hardware)
+    start = Start(schedule.workload, schedule.hardware)
     completion = Completion(schedule, options, start)
     refused: dict[Kept, HwgenError] = {}
     for covers in completion.covers(places[0]):
@@ -318,7 +318,7 @@ class Completion:
     def _searched(self, number: int, sharing: Sharing) -> Compilation:
         key = number, sharing
         if key not in self.known:
-            phase = Start.of(self.phases[number].workload, self.hardware)
+            phase = Start(self.phases[number].workload, self.hardware)
             self.known[key] = compile_phase(phase, self.options, sharing)
         return self.known[key]
 

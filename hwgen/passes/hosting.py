@@ -249,7 +249,7 @@ class _Hosting:
         """One kernel of all groups."""
         schedule, stages = self.start.schedule.copy(), self.start.stages
         kernels = [g.made for g in groups if g.made is not None]
-        for edit in (e for made in kernels for e in made.start.schedule.edits()):
+        for edit in (e for made in kernels for e in made.start.edits):
             schedule.apply(edit)
         plans = [p for k in kernels for p in plans_of(k.start, stages, k.parts, k.spills)]
         apply_tilings(schedule, plans)

@@ -192,7 +192,7 @@ class _Network:
     def _may_share(self, groups: _Groups) -> bool:
         last = {n for g in groups[1:] for n in read_by(g)}
         return bool(written_by(groups[0]) & last) and shareable(
-            Start.of(self._alone(groups), self.hardware)
+            Start(self._alone(groups), self.hardware)
         )
 
     def _alone(self, groups: _Groups) -> Workload:
@@ -256,7 +256,7 @@ class _Network:
     def _found(self, groups: _Groups) -> _Part | None:
         alone = self._alone(groups)
         if len(groups) > 1 and self._may_share(groups):
-            made = fused(Start.of(alone, self.hardware), self.options)
+            made = fused(Start(alone, self.hardware), self.options)
             return None if made is None else _Part(groups, made)
         with Tolerating(REFUSALS if len(groups) > 1 else ()):
             return _Part(groups, self.units(alone))

@@ -244,7 +244,7 @@ def _compiled(
     images: _Images,
 ) -> Compilation:
     """The phase's kernel; where nothing fits beside the inputs kept for others, without these."""
-    start = Start.of(phase.workload, hardware)
+    start = Start(phase.workload, hardware)
     try:
         return compile_phase(start, options, sharing, taken, images.refused)
     except HwgenError as error:

@@ -37,7 +37,7 @@ def joined(start: Start, parts: Sequence[Schedule]) -> TreeCompilation:
 def _again(part: Schedule, schedule: Schedule, first: LoopTree, stages: dict[str, str]) -> None:
     """Make a part's edits in the schedule of the whole, of which `first` is the state before all
     edits and `stages` the stages by statement: what has another name there is renamed."""
-    fresh = Start.of(part.workload, part.hardware)
+    fresh = Start(part.workload, part.hardware)
     state = fresh.schedule.state
     names = {mine: _of(stages, of) for of, mine in fresh.stages.items() if mine}
     names |= _loops(state, first, names)

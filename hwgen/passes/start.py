@@ -7,11 +7,12 @@ a statement for each stage; what it decides are further edits of the same schedu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from hwgen.polyhedral.schedule.schedule import Schedule
+from hwgen.polyhedral.schedule.script import Edit
 from hwgen.polyhedral.tree.build import build_state, stage_of
 from hwgen.polyhedral.tree.loop_tree import RUNNING, LoopTree, Stage
 from hwgen.polyhedral.tree.versions import versioned
@@ -22,23 +23,26 @@ from hwgen.spec.workload import Statement, Tensor, Workload
 
 @dataclass(frozen=True)
 class Start:
-    """A schedule that a search goes on from."""
+    """A schedule that a search goes on from: of the user's workload, `made` by edits if there are
+    any."""
 
-    schedule: Schedule
+    given: Workload
+    hardware: HardwareSpec
+    made: Schedule | None = None
 
-    @classmethod
-    def of(cls, workload: Workload, hardware: HardwareSpec) -> Start:
-        """That of a workload as it is written."""
-        return cls(Schedule(workload, hardware))
+    @cached_property
+    def schedule(self) -> Schedule:
+        """The schedule.
+
+        Raises:
+            HwgenError: as `Schedule`, where nothing was edited.
+        """
+        return self.made or Schedule(self.given, self.hardware)
 
     @property
-    def given(self) -> Workload:
-        """The user's workload."""
-        return self.schedule.workload
-
-    @property
-    def hardware(self) -> HardwareSpec:
-        return self.schedule.hardware
+    def edits(self) -> Sequence[Edit]:
+        """The edits that made it."""
+        return self.made.edits() if self.made is not None else ()
 
     def edited(self, *edits: Callable[[Schedule], object]) -> Start:
         """The same after further edits.
@@ -49,7 +53,7 @@ class Start:
         made = self.schedule.copy()
         for edit in edits:
             edit(made)
-        return Start(made)
+        return replace(self, made=made)
 
     def inlined(self, tensor: str) -> Start:
         """The same with what defines a tensor in place of every read of it.
@@ -61,12 +65,12 @@ class Start:
 
     def does(self, primitive: str) -> bool:
         """Whether one of its edits is a primitive."""
-        return any(e.primitive == primitive for e in self.schedule.edits())
+        return any(e.primitive == primitive for e in self.edits)
 
     @cached_property
     def trace(self) -> str:
         """The edits as text: what tells two starts of one workload apart."""
-        return self.schedule.trace()
+        return self.made.trace() if self.made is not None else ""
 
     @property
     def workload(self) -> Workload:
@@ -85,10 +89,9 @@ class Start:
         stages = dict(
             zip((s.name for s in self.given.statements), stage_of(self.given, first), strict=True)
         )
-        state = self.schedule.state
-        if state.stages == first.stages:
+        if self.made is None:
             return given, stages
-        return _Statements(given, first, state, stages).of_tree()
+        return _Statements(given, first, self.made.state, stages).of_tree()
 
 
 @dataclass

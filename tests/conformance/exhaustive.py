@@ -126,7 +126,7 @@ def judge(case: Case, every_match: bool = False) -> Outcome:
         best, points, refused = _phases(chosen)
         return Outcome(chosen, seconds, points, refused, best, ())
     scop = build_scop(workload)
-    start = Start.of(workload, hardware)
+    start = Start(workload, hardware)
     groups = ranked_matches(scop, select(scop, hardware))
     points = refused = 0
     best: int | None = None

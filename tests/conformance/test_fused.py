@@ -123,7 +123,7 @@ def test_what_is_too_large_is_computed_in_blocks(
 
     monkeypatch.setattr(pipeline, "_searched", refuse)
     units = partial(compile_kernel, hardware=hardware)
-    assert in_blocks(Start.of(given, hardware), units, SearchOptions(), refused("H301")) is None
+    assert in_blocks(Start(given, hardware), units, SearchOptions(), refused("H301")) is None
     found = compile_workload(given, hardware)
     assert isinstance(found, TreeCompilation)
     examine(found, draw_inputs(given, 1))
@@ -161,13 +161,13 @@ def test_each_byte_crosses_the_bus_once() -> None:
 def test_kernels_are_right(chip: str, name: str, sizes: dict[str, int]) -> None:
     """Also where the last block is shorter than the others."""
     hardware = load_hardware(CHIPS / f"{chip}.yaml")
-    found = fused(Start.of(workload(name, **sizes), hardware))
+    found = fused(Start(workload(name, **sizes), hardware))
     assert found is not None
     examine(found, draw_inputs(found.workload, 3), "both")
 
 
 def start(given: Workload) -> Start:
-    return Start.of(given, NPU)
+    return Start(given, NPU)
 
 
 CONVOLUTIONS = ROOT / "workloads" / "schedules" / "two_convolutions.yaml"

@@ -40,7 +40,7 @@ def _used(program: Program) -> set[str]:
 
 def _inlined(made: Compilation) -> list[object]:
     """Stages that were inlined before the search."""
-    edits = made.start.schedule.edits()
+    edits = made.start.edits
     return [e.arguments[0] for e in edits if e.primitive == "compute_inline"]
 
 
@@ -65,7 +65,7 @@ def test_one_statement_or_two() -> None:
     workload = load_workload(ROOT / "workloads" / "quantised" / "fully_connected.yaml")
     chip = _chip("hw_specs/tpu_v1.yaml")
     two = compile_kernel(workload, chip, options=QUICK)
-    one = compile_kernel(Start.of(workload, chip).inlined("hi").workload, chip, options=QUICK)
+    one = compile_kernel(Start(workload, chip).inlined("hi").workload, chip, options=QUICK)
     assert _inlined(two) == ["hi"]
     assert not _inlined(one)
     assert str(two.program) == str(one.program)

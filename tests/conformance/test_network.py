@@ -110,7 +110,7 @@ def test_without_shared_loops_there_are_no_parts(monkeypatch: pytest.MonkeyPatch
         pass
 
     monkeypatch.setattr(networks, "fused", none)
-    assert in_parts(Start.of(scores(), NPU), refuse, DEFAULTS) is None
+    assert in_parts(Start(scores(), NPU), refuse, DEFAULTS) is None
 
 
 # What phases one after the other let go

@@ -88,7 +88,7 @@ def test_the_closed_form_counts_what_kernels_move(
     kernels: list[tuple[Candidate, Kernel]] = []
     for candidate in found.candidates:
         try:
-            kernels.append((candidate, build(Start.of(loaded, hardware), scop, candidate)))
+            kernels.append((candidate, build(Start(loaded, hardware), scop, candidate)))
         except HwgenError as error:
             if error.code not in LIMITS:
                 raise

@@ -51,7 +51,7 @@ def added() -> Compilation:
 
 def _weighed(made: Compilation) -> list[tuple[object, ...]]:
     """Stages and types that were weighed before the search."""
-    return [e.arguments for e in made.start.schedule.edits() if e.primitive == "weigh"]
+    return [e.arguments for e in made.start.edits if e.primitive == "weigh"]
 
 
 def _workload(m: int, n: int, *compute: str) -> Workload:
@@ -66,7 +66,7 @@ def test_a_residual_connection_is_added_by_the_matrix_unit() -> None:
     assert _weighed(made) == [("c", "int8")]
     assert made.cycles <= 6100
     assert made.bound.cycles <= 5100
-    plain = compile_phase(Start.of(made.workload, vta()), SearchOptions())
+    plain = compile_phase(Start(made.workload, vta()), SearchOptions())
     assert plain.cycles > 3 * made.cycles
     examine(made, draw_inputs(made.workload, 1), ENGINE)
 
@@ -75,7 +75,7 @@ def test_what_nothing_unweighed_can_beat_is_the_same_without_a_look(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = added()
-    start = Start.of(made.workload, vta())
+    start = Start(made.workload, vta())
     assert surely_weighed(start, _never, SearchOptions(objective="traffic")) is None
     monkeypatch.setattr(pipeline, "surely_weighed", Mock(return_value=None))
     looked_at = compile_kernel(made.workload, vta())
@@ -84,7 +84,7 @@ def test_what_nothing_unweighed_can_beat_is_the_same_without_a_look(
 
 def test_what_may_be_as_fast_unweighed_is_looked_at() -> None:
     product = load_workload(ROOT / "workloads" / "gemm.yaml", {"M": 16, "N": 16, "K": 16})
-    assert surely_weighed(Start.of(product, vta()), _never, SearchOptions()) is None
+    assert surely_weighed(Start(product, vta()), _never, SearchOptions()) is None
 
 
 def _never(_: Start) -> Compilation:
@@ -199,7 +199,7 @@ def test_a_residual_behind_a_sum() -> None:
     )
     made = compile_kernel(workload, vta())
     assert _weighed(made) == [("c", "int8")]
-    assert made.cycles < compile_phase(Start.of(workload, vta()), SearchOptions()).cycles
+    assert made.cycles < compile_phase(Start(workload, vta()), SearchOptions()).cycles
     examine(made, draw_inputs(workload, 3), ENGINE)
 
 

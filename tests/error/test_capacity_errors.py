@@ -274,7 +274,7 @@ def test_of_a_search_the_memory_must_grow_so_much() -> None:
 def kept(workload: Workload, hardware: HardwareSpec) -> HwgenError | None:
     """Why a kernel is refused whose tensors all stay on the chip; None where it is not."""
     with isl.bounded():
-        phases = PhaseSearch(Start.of(workload, hardware), split_phases(workload), DEFAULTS)
+        phases = PhaseSearch(Start(workload, hardware), split_phases(workload), DEFAULTS)
         found = phases.attempt(ALL_KEPT)
     return found.error if isinstance(found, Refused) else None
 

@@ -34,14 +34,14 @@ def chain(*names: str) -> Workload:
 def test_a_part_is_made_again() -> None:
     part = Schedule(chain("x", "y"), CPU)
     part.split("i", factor=4)
-    assert str(joined(Start.of(chain("x", "y"), CPU), [part]).schedule) == str(part)
+    assert str(joined(Start(chain("x", "y"), CPU), [part]).schedule) == str(part)
 
 
 def test_a_part_of_another_workload_is_refused() -> None:
     part = Schedule(chain("x", "y", "z"), CPU)
     part.split("i", factor=4)
     with pytest.raises(HwgenError, match="nothing like S1") as caught:
-        joined(Start.of(chain("x", "y"), CPU), [part])
+        joined(Start(chain("x", "y"), CPU), [part])
     assert caught.value.code == "H413"
 
 
@@ -54,5 +54,5 @@ def test_an_edit_that_makes_less_is_refused(mutate: Mutate) -> None:
 
     mutate(replaying, "_renamed", other)
     with pytest.raises(HwgenError, match=f"{outer}, {inner}") as caught:
-        joined(Start.of(chain("x", "y"), CPU), [part])
+        joined(Start(chain("x", "y"), CPU), [part])
     assert caught.value.code == "H413"

@@ -10,9 +10,8 @@ import pytest
 from hwgen import pipeline
 from hwgen.cli import main
 from hwgen.passes.compilation import Compilation
+from hwgen.passes.start import Start
 from hwgen.pipeline import SearchOptions
-from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.workload import Workload
 from tests.planted.kernels import with_program
 from tests.planted.programs import mutations
 from tests.sampling import THOROUGH
@@ -26,23 +25,22 @@ Compile = Callable[..., Compilation]
 
 def breaking(name: str, workload: str) -> Compile:
     """The compiler, but for a mutation of the programs of one workload."""
-    original = pipeline.compile_kernel
+    original = pipeline._searched
     known: dict[str, Compilation] = {}
 
-    def compile_kernel(
-        given: Workload, hardware: HardwareSpec, *, options: SearchOptions
-    ) -> Compilation:
-        if given.name not in known:
-            known[given.name] = original(given, hardware, options=options)
-        made = known[given.name]
-        if given.name != workload:
+    def searched(start: Start, options: SearchOptions) -> Compilation:
+        given = start.given.name
+        if given not in known:
+            known[given] = original(start, options)
+        made = known[given]
+        if given != workload:
             return made
-        (mutation,) = [m for m in mutations(hardware) if m.name == name]
+        (mutation,) = [m for m in mutations(start.hardware) if m.name == name]
         program = mutation.mutate(made.program, 0)
         assert program is not None
         return with_program(made, program)
 
-    return compile_kernel
+    return searched
 
 
 SMALL = ("--set", "M=8")
@@ -74,7 +72,7 @@ def test_a_program_that_does_not_fit_reaches_no_file(
     out = tmp_path / "out"
     command = ["generate", "--spec", chip, *kernel]
     with monkeypatch.context() as broken:
-        broken.setattr(pipeline, "compile_kernel", breaking(mutation, kernel[1]))
+        broken.setattr(pipeline, "_searched", breaking(mutation, kernel[1]))
         for end in (["-o", str(out)], ["--stage", "emit"], ["--report", str(out / "page.html")]):
             assert main([*command, *end]) == 1
             captured = capsys.readouterr()
@@ -94,7 +92,7 @@ def test_it_is_an_error_among_many_too(
     for name in ("gemm", "relu"):
         text = (ROOT / "workloads" / f"{name}.yaml").read_text()
         (tmp_path / "workloads" / f"{name}.yaml").write_text(text)
-    monkeypatch.setattr(pipeline, "compile_kernel", breaking("buffer past its memory", "gemm"))
+    monkeypatch.setattr(pipeline, "_searched", breaking("buffer past its memory", "gemm"))
     spec = str(ROOT / "hw_specs" / "vta.yaml")
     assert main(["generate", "--spec", spec, "-o", "out"]) == 1
     captured = capsys.readouterr()

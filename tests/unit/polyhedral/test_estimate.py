@@ -35,5 +35,5 @@ def test_loads_that_come_together_keep_a_host_for_as_long_as_estimated() -> None
     scop = build_scop(workload)
     found = search(chip, match(scop, select(scop, chip)), 3)
     for candidate in (*found.candidates, *found.parted[:1]):
-        kernel = build(Start.of(workload, chip), scop, candidate)
+        kernel = build(Start(workload, chip), scop, candidate)
         assert candidate.cycles == pytest.approx(kernel.cycles, rel=0.02)

@@ -232,7 +232,7 @@ def test_neighbours_differ_in_one_thing_and_fit() -> None:
 
 def test_a_short_last_tile_can_be_the_better_one() -> None:
     workload = hwgen.load_workload(ROOT / "workloads" / "relu.yaml", {"M": 8, "N": 80})
-    found = compile_phase(Start.of(workload, chip()), SearchOptions())
+    found = compile_phase(Start(workload, chip()), SearchOptions())
     assert found.search.beside > 0
     assert [(x.tile, x.last) for x in found.tiling.loops] == [(5, 3)]
 
@@ -260,13 +260,13 @@ def test_what_micro_operations_cannot_hold_is_not_simulated(
 ) -> None:
     sizes = {"H": 14, "W": 14, "C": 256, "O": 256}
     workload = hwgen.load_workload(ROOT / "workloads" / "conv2d_requant.yaml", sizes)
-    assert compile_phase(Start.of(workload, chip()), SearchOptions()).search.refused == 0
+    assert compile_phase(Start(workload, chip()), SearchOptions()).search.refused == 0
 
     def nothing(*_: object) -> float:
         return 0.0
 
     monkeypatch.setattr("hwgen.polyhedral.search.estimate._Levels._sequence", nothing)
-    assert compile_phase(Start.of(workload, chip()), SearchOptions()).search.refused > 0
+    assert compile_phase(Start(workload, chip()), SearchOptions()).search.refused > 0
 
 
 def test_no_place_of_a_load_is_there_twice() -> None:

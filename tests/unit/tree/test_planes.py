@@ -69,7 +69,7 @@ def test_what_chips_store_in_planes() -> None:
 def test_the_workload_that_planes_leave_is_the_same() -> None:
     s = start(WIDE)
     names = s.planes("b", "int8")
-    parted = Start(s).workload
+    parted = Start(s.workload, s.hardware, s).workload
     assert {t.name for t in parted.tensors} == {t.name for t in s.state.tensors}
     assert {s.target.tensor for s in parted.statements} == {*names, "b", "c"}
     inputs = {"a": np.random.default_rng(0).integers(-128, 128, (8, 48), np.int8)}
@@ -96,4 +96,4 @@ def test_names_that_are_taken_are_left() -> None:
     )
     s = Schedule(taken, load_hardware(ROOT / "hw_specs" / "cpu_generic.yaml"))
     assert s.planes("b", "int16") == ("b_whole_1", "b_plane0", "b_plane1")
-    assert "b_whole_1" in Start(s).workload.tensor
+    assert "b_whole_1" in Start(s.workload, s.hardware, s).workload.tensor

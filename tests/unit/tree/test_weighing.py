@@ -65,7 +65,7 @@ def _drawn(value: str) -> Workload | None:
 
 def _start(workload: Workload) -> Start:
     """A workload on vta with c weighed."""
-    start = Start.of(workload, load_hardware(ROOT / "hw_specs" / "vta.yaml"))
+    start = Start(workload, load_hardware(ROOT / "hw_specs" / "vta.yaml"))
     return start.edited(lambda s: s.weigh("c", "int8"))
 
 
