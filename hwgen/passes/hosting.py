@@ -133,7 +133,9 @@ class _Hosting:
             groups = [*before, list(mine[:count]), *rest, *map(list, later)]
             outputs = phase_of(self.workload, groups, len(before)).workload.outputs
             types = {t.name: planes_for(self.hardware, t.dtype) for t in outputs}
-            parted = {t: d for t, d in types.items() if d and written_whole(self.workload, t)}
+            made_of = self.start.schedule.state.stage
+            whole = (t for t in types if written_whole(self.workload, t) and not made_of[t].over)
+            parted = {t: types[t] for t in whole if types[t]}
             if not parted or not any(s.accumulates for s in mine[:count]):
                 count -= 1
                 continue

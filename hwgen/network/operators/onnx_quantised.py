@@ -90,11 +90,20 @@ def convolution(graph: Graph, operator: Operator) -> Layer:
     found = Convolution.of(s, 3)
     need({s.given(0).dtype, s.given(3).dtype} <= set(_BYTES), "other types than of 8 bits")
     _, zero = _shifted(s, "", 2)
-    x, _ = _shifted(s, found.read(s, str(zero)), 2)
-    w, _ = _shifted(s, s.read(3, "w", found.w), 5)
+    x = found.read(s, str(zero))
+    w, point = _shifted(s, s.read(3, "w", found.w), 5)
     sums = s.local("acc", "int32", found.y)
-    s.say(f"{sums} += {x} * {w}")
-    value = f"({sums} + {s.read(8, 'bias', found.bias)})" if s.has(8) else sums
+    bias = s.given(8).data if s.has(8) else np.zeros(1, np.int32)
+    weights = s.given(3).data
+    if weights is None or bias is None or point:
+        s.say(f"{sums} += {_shifted(s, x, 2)[0]} * {w}")
+        value = f"({sums} + {s.read(8, 'bias', found.bias)})" if s.has(8) else sums
+    else:
+        # The zero point times the weights is a part of the bias.
+        s.say(f"{sums} += {x} * {w}")
+        total = weights.astype(np.int64).sum(tuple(range(1, weights.ndim)))
+        folded = (bias.astype(np.int64) - zero * total).astype(np.int32)
+        value = f"({sums} + {s.constant('bias', 'int32', folded, found.bias)})"
     return s.finish(_scaled(s, value, (1, 4, 6, 7), found.bias), found.y, found.macs)
 
 
