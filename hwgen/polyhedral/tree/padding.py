@@ -75,12 +75,22 @@ def decompose_padding(state: LoopTree, tensor: str) -> tuple[LoopTree, str]:
 
 
 def is_by_place(value: Expr) -> bool:
-    """Whether a value is chosen by where it is alone, whatever the data."""
+    """Whether a value is chosen by where it is alone, whatever the data: by integers."""
     match value:
         case Call("select", (condition, _, _)):
-            return not any(isinstance(part, Access) for part in walk(condition))
+            return all(map(_of_place, walk(condition)))
         case _:
             return False
+
+
+def _of_place(part: Expr) -> bool:
+    match part:
+        case Const(number):
+            return isinstance(number, int)
+        case Call(function):
+            return function in ("min", "max", "select")
+        case _:
+            return not isinstance(part, Access | Cast)
 
 
 @dataclass(frozen=True, slots=True)
