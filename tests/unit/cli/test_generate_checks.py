@@ -25,7 +25,7 @@ Compile = Callable[..., Compilation]
 
 def breaking(name: str, workload: str) -> Compile:
     """The compiler, but for a mutation of the programs of one workload."""
-    original = pipeline._searched
+    original = pipeline._searched  # pyright: ignore[reportPrivateUsage]
     known: dict[str, Compilation] = {}
 
     def searched(start: Start, options: SearchOptions) -> Compilation:
