@@ -252,6 +252,7 @@ def test_the_listing_opens_at_the_function_of_the_kernel(shown: Shown) -> None:
     assert 0 <= seen <= 4
 
 
+@pytest.mark.thorough
 def test_a_block_that_is_clicked_marks_its_loop(
     browser: BrowserContext, nest: NestCompilation, tmp_path: Path
 ) -> None:
