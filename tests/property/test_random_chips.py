@@ -203,8 +203,7 @@ RARE = {
 @pytest.mark.parametrize(
     ("base", "count", "seed"),
     [
-        (None, 6, 40),
-        pytest.param(None, 20, 60, marks=THOROUGH),
+        (None, 20, 40),
         pytest.param(None, 20, 0, marks=THOROUGH),
         (VTA, 8, 0),
         pytest.param(ROOT / "tests" / "specs" / "two_stage.yaml", 5, 0, marks=THOROUGH),
