@@ -40,12 +40,13 @@ def tiered(cases: Sequence[Any], quick: Sequence[Any], *, values: bool = False) 
     one value, also where it is a tuple."""
     assert quick
     assert all(case in cases for case in quick)
-    return [
-        case
-        if case in quick
-        else pytest.param(*_given(case, values or not isinstance(case, tuple)), marks=THOROUGH)
-        for case in cases
-    ]
+    return [case if case in quick else _thorough(case, values) for case in cases]
+
+
+def _thorough(case: Any, values: bool) -> Any:
+    if isinstance(case, type(pytest.param())):  # With an id, or marks of its own.
+        return pytest.param(*case.values, marks=(*case.marks, THOROUGH), id=case.id)
+    return pytest.param(*_given(case, values or not isinstance(case, tuple)), marks=THOROUGH)
 
 
 def _given(case: Any, alone: bool) -> Sequence[Any]:
