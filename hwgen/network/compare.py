@@ -68,19 +68,25 @@ def compare(net: Network, samples: int = 4, runtime: Runtime | None = None) -> C
         compared |= wanted.keys()
         different = _first_difference(net, wanted, inputs)
         if different:
-            raise HwgenError(
-                "H805",
-                f"a layer differs from {name}",
-                location=Location(net.plan.graph.file),
-                found=f"{different}, on input {n} of {samples}",
-                allowed="the same numbers in every layer",
-                repair="report the model, the chip and this message",
-            )
+            found = f"{different}, on input {n} of {samples}"
+            raise differs(net, name, found, "the same numbers in every layer")
     if not compared & net.plan.graph.tensor.keys():
         known = ", ".join(net.plan.graph.outputs)
         raise unfit("runtime", "a result without a tensor of the model", known)
     layers = sum(step.layer.output[1] in compared for step in net.layers)
     return Comparison(samples, layers, name)
+
+
+def differs(net: Network, runtime: str, found: str, allowed: str) -> HwgenError:
+    """H805, about a layer."""
+    return HwgenError(
+        "H805",
+        f"a layer differs from {runtime}",
+        location=Location(net.plan.graph.file),
+        found=found,
+        allowed=allowed,
+        repair="report the model, the chip and this message",
+    )
 
 
 def _first_difference(net: Network, wanted: Arrays, inputs: Arrays) -> str:

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from hwgen.errors import HwgenError, Location
 from hwgen.model.numeric import Array
 from hwgen.network.bounds import layer_bound
-from hwgen.network.compare import Comparison
+from hwgen.network.compare import Comparison, differs
 from hwgen.network.compiled import Network
 from hwgen.network.onnx_reader import converted, evaluated, load_package
 from hwgen.network.steps import Plan, Step
@@ -24,6 +23,7 @@ from hwgen.verify.compare import outside
 from hwgen.verify.rounding import Bounded
 
 RUNTIME = "onnx's reference evaluator"
+ALLOWED = "the same integers, and floats as near as rounding explains"
 
 
 def compare_onnx(net: Network, samples: int) -> Comparison:
@@ -41,14 +41,8 @@ def compare_onnx(net: Network, samples: int) -> Comparison:
         net.run(inputs, watch.layer)
         unbounded += watch.unbounded
         if watch.different:
-            raise HwgenError(
-                "H805",
-                f"a layer differs from {RUNTIME}",
-                location=Location(net.plan.graph.file),
-                found=f"{watch.different}, on input {n} of {samples}",
-                allowed="the same integers, and floats as near as rounding explains",
-                repair="report the model, the chip and this message",
-            )
+            found = f"{watch.different}, on input {n} of {samples}"
+            raise differs(net, RUNTIME, found, ALLOWED)
     return Comparison(samples, len(net.layers), RUNTIME, unbounded)
 
 

@@ -218,12 +218,13 @@ def build(
     what a phase has in common with others.
 
     Raises:
-        HwgenError: as `apply_tiling`, `compile_tree`.
+        HwgenError: as `apply_tilings`, `compile_tree`.
     """
     tiling = candidate.tiling
     shared = [s for s in tiling.match.selection.storages if s.shape]
     stays = {s.tensor: s.memory for s in shared if s.tensor in sharing.leaves}
     resident = dict(sharing.takes) | stays
+    assert not (resident and start.edits), "what phases share is of workloads as they are"
     schedule = (
         Schedule(start.given, start.hardware, resident) if resident else start.schedule.copy()
     )

@@ -253,7 +253,9 @@ class _Hosting:
         kernels = [g.made for g in groups if g.made is not None]
         for edit in (e for made in kernels for e in made.start.edits):
             schedule.apply(edit)
-        plans = [p for k in kernels for p in plans_of(k.start, stages, k.parts, k.spills)]
+        # Statements that a kernel's own rewrites add have their stages from it.
+        known = ((k, {**k.start.stages, **stages}) for k in kernels)
+        plans = [p for k, mine in known for p in plans_of(k.start, mine, k.parts, k.spills)]
         apply_tilings(schedule, plans)
         made = self._with_nests(schedule)
         if not kernels:
