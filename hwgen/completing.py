@@ -28,13 +28,13 @@ from hwgen.polyhedral.match.matching import Match, ranked_matches
 from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.phases import split_phases
 from hwgen.polyhedral.schedule.schedule import Schedule
-from hwgen.polyhedral.schedule.script_tiles import Said, known_tiles
-from hwgen.polyhedral.schedule.tiling_script import apply_tiling
 from hwgen.polyhedral.scop import Scop, build_scop
 from hwgen.polyhedral.search.choose import LIMITS
 from hwgen.polyhedral.search.objective import check_objective
+from hwgen.polyhedral.search.script_tiles import Said, known_tiles
 from hwgen.polyhedral.search.search import Allows, SearchResult, Watch, search
 from hwgen.polyhedral.search.tiling import Tiling
+from hwgen.polyhedral.search.tiling_script import apply_tiling
 from hwgen.polyhedral.tree.versions import versioned
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from hwgen.codegen.lower.idle import contributing
 from hwgen.polyhedral.schedule.schedule import Schedule
-from hwgen.polyhedral.schedule.script_tiles import called_loops, shared_loops, taken
 from hwgen.polyhedral.scop import Scop
+from hwgen.polyhedral.search.script_tiles import called_loops, shared_loops, taken
 from hwgen.polyhedral.tree.build import unique
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Site, Stage
 from hwgen.spec.expression import (

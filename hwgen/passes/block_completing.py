@@ -34,10 +34,10 @@ from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.phases import Phase, split_phases
 from hwgen.polyhedral.schedule.following import follow
 from hwgen.polyhedral.schedule.schedule import Schedule
-from hwgen.polyhedral.schedule.tiling_plan import TilingPlan, plan_of
-from hwgen.polyhedral.schedule.tiling_script import TilingWriter
 from hwgen.polyhedral.scop import Scop, ScopStatement, build_scop, view_statements
 from hwgen.polyhedral.search.tiling import Tiling
+from hwgen.polyhedral.search.tiling_plan import TilingPlan, plan_of
+from hwgen.polyhedral.search.tiling_script import TilingWriter
 from hwgen.polyhedral.tree.loop_tree import Stage
 from hwgen.spec.expression import Name, UpdateOp, names
 from hwgen.spec.hardware import HardwareSpec

@@ -23,10 +23,10 @@ from hwgen.polyhedral.match.matching import Match
 from hwgen.polyhedral.match.operations import NOTHING_SHARED, Sharing
 from hwgen.polyhedral.match.select import every_match
 from hwgen.polyhedral.schedule.schedule import Schedule
-from hwgen.polyhedral.schedule.tiling_script import PhasePlan, apply_tilings
 from hwgen.polyhedral.scop import Scop, ScopStatement
 from hwgen.polyhedral.search.search import Candidate, SearchResult
 from hwgen.polyhedral.search.tiling import Tiling
+from hwgen.polyhedral.search.tiling_script import PhasePlan, apply_tilings
 from hwgen.spec.shown import Brief
 
 OF_PHASES = ("scop", "dependences", "match")

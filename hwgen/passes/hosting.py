@@ -26,8 +26,8 @@ from hwgen.passes.trees import TreeCompilation, compile_padded
 from hwgen.polyhedral.caches import through_caches
 from hwgen.polyhedral.phases import Phase, phase_of, split_phases
 from hwgen.polyhedral.schedule.schedule import Schedule
-from hwgen.polyhedral.schedule.tiling_script import apply_tilings
 from hwgen.polyhedral.scop import view_statements
+from hwgen.polyhedral.search.tiling_script import apply_tilings
 from hwgen.polyhedral.tree.cost import estimate_nest
 from hwgen.polyhedral.tree.planes import planes_for, written_whole
 from hwgen.spec.hardware import HardwareSpec

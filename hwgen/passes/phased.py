@@ -24,9 +24,9 @@ from hwgen.polyhedral.match.matching import Match
 from hwgen.polyhedral.match.operations import Sharing
 from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.phases import Phase, split_phases
-from hwgen.polyhedral.schedule.tiling_script import PhasePlan, apply_tilings
 from hwgen.polyhedral.scop import Scop, build_scop
 from hwgen.polyhedral.search.choose import NO_TREE
+from hwgen.polyhedral.search.tiling_script import PhasePlan, apply_tilings
 from hwgen.spec.expression import FUNCTIONS, Access, Call, walk
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
 from hwgen.spec.workload import Workload

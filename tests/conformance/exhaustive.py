@@ -24,12 +24,12 @@ from hwgen.pipeline import Compilation, build
 from hwgen.polyhedral.match.matching import Match, ranked_matches
 from hwgen.polyhedral.match.operations import Operation
 from hwgen.polyhedral.match.select import select
-from hwgen.polyhedral.schedule.tiling_script import apply_tilings
 from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.search.bound import least_work
 from hwgen.polyhedral.search.choose import LIMITS
 from hwgen.polyhedral.search.search import Candidate
 from hwgen.polyhedral.search.tiling import Tiling
+from hwgen.polyhedral.search.tiling_script import apply_tilings
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from tests.conformance.test_another_chip import SPEC, add, gemm, linear_relu

@@ -16,9 +16,9 @@ from hwgen.passes.trees import compile_tree
 from hwgen.pipeline import Compilation, compile_kernel, compile_workload
 from hwgen.polyhedral.match.matching import ranked_matches
 from hwgen.polyhedral.match.select import select
-from hwgen.polyhedral.schedule import tiling_loads
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.scop import build_scop
+from hwgen.polyhedral.search import tiling_loads
 from hwgen.polyhedral.search.choose import TIE, choose
 from hwgen.polyhedral.search.objective import Objective
 from hwgen.polyhedral.search.refine import keepers, neighbours

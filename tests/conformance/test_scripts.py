@@ -18,9 +18,9 @@ from hwgen.passes.start import Start
 from hwgen.passes.trees import TreeCompilation
 from hwgen.pipeline import Compilation, SearchOptions, compile_kernel
 from hwgen.polyhedral.schedule.schedule import Schedule
-from hwgen.polyhedral.schedule.tiling_script import apply_tiling
 from hwgen.polyhedral.scop import Scop
 from hwgen.polyhedral.search.search import Candidate
+from hwgen.polyhedral.search.tiling_script import apply_tiling
 from hwgen.spec.load import load_hardware, load_workload, make_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs

@@ -14,8 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "hwgen"
 
 LAYERS = (
-    "errors", "spec", "polyhedral", "polyhedral.match", "polyhedral.tree", "polyhedral.search",
-    "polyhedral.schedule", "codegen", "model", "autoschedule", "passes", "pipeline", "completing",
+    "errors", "spec", "polyhedral", "polyhedral.tree", "polyhedral.schedule", "polyhedral.match",
+    "polyhedral.search", "codegen", "model", "autoschedule", "passes", "pipeline", "completing",
     "verify", "report", "network", "cli", "kernel",
 )  # fmt: skip
 """A module imports from its own layer and those before it."""

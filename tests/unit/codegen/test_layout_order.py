@@ -26,10 +26,10 @@ from hwgen.passes.trees import compile_tree
 from hwgen.polyhedral.match.matching import Match, match, ranked_matches
 from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.schedule.schedule import Schedule
-from hwgen.polyhedral.schedule.tiling_script import apply_tiling
 from hwgen.polyhedral.scop import Scop, build_scop
 from hwgen.polyhedral.search.choose import LIMITS
 from hwgen.polyhedral.search.tiling import Tiling
+from hwgen.polyhedral.search.tiling_script import apply_tiling
 from hwgen.spec.expression import Const, Expr, Name, add, evaluate, multiply
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware

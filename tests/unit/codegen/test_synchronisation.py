@@ -21,10 +21,10 @@ from hwgen.errors import HwgenError
 from hwgen.polyhedral.match.matching import match
 from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.schedule.schedule import Schedule
-from hwgen.polyhedral.schedule.tiling_script import apply_tiling
 from hwgen.polyhedral.scop import Scop, build_scop
 from hwgen.polyhedral.search.choose import LIMITS
 from hwgen.polyhedral.search.search import Candidate, search
+from hwgen.polyhedral.search.tiling_script import apply_tiling
 from hwgen.spec.hardware import Barriers, Events, HardwareSpec, Synchronization
 from hwgen.spec.load import parse_workload
 from tests.sampling import EVERYTHING, examples, tiered

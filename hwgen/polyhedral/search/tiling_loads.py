@@ -10,9 +10,9 @@ from hwgen.polyhedral.caches import in_caches, through_caches
 from hwgen.polyhedral.match.operations import Operation, Storage
 from hwgen.polyhedral.match.wide_calls import wider_copy
 from hwgen.polyhedral.schedule.schedule import Schedule
-from hwgen.polyhedral.schedule.tiling_plan import TilingPlan
 from hwgen.polyhedral.scop import ScopStatement
 from hwgen.polyhedral.search.tiling import Tiling
+from hwgen.polyhedral.search.tiling_plan import TilingPlan
 from hwgen.polyhedral.tree.build import stage_of
 from hwgen.polyhedral.tree.copies import overlaps, target_first
 from hwgen.polyhedral.tree.loop_tree import Site, alone, names_of

@@ -17,12 +17,12 @@ from hwgen.polyhedral.match.operations import Operation
 from hwgen.polyhedral.match.wide_calls import adding_store, reading_in_place
 from hwgen.polyhedral.normal_form import normalise
 from hwgen.polyhedral.schedule.schedule import Schedule
-from hwgen.polyhedral.schedule.tiling_loads import LoadWriter
-from hwgen.polyhedral.schedule.tiling_plan import plan_of
 from hwgen.polyhedral.scop import Scop, ScopStatement
 from hwgen.polyhedral.search.host_queues import part_of_store, stored_in_parts
 from hwgen.polyhedral.search.resident import own_storages
 from hwgen.polyhedral.search.tiling import TOGETHER, Tiling
+from hwgen.polyhedral.search.tiling_loads import LoadWriter
+from hwgen.polyhedral.search.tiling_plan import plan_of
 from hwgen.polyhedral.tree.build import stage_of
 from hwgen.polyhedral.value_range import value_range
 from hwgen.spec.expression import Access, Cast
