@@ -20,10 +20,10 @@ from hwgen.codegen.instances.forms import (
 )
 from hwgen.codegen.instances.points import Limits, Piece, Walk
 from hwgen.codegen.instances.refuted import unproved
-from hwgen.codegen.lower.blocks import BlockCall
 from hwgen.codegen.lower.places import Place
 from hwgen.codegen.lower.program import Part
 from hwgen.codegen.storages import Buffer
+from hwgen.polyhedral.tree.binding import Binding
 from hwgen.polyhedral.tree.loop_tree import Site
 
 
@@ -38,7 +38,7 @@ class Intention:
     loops; `places`: the buffer or image of each."""
 
     site: Site
-    call: BlockCall
+    call: Binding
     ranges: Ranges
     conditions: tuple[Condition, ...]
     addresses: tuple[Form, ...]
@@ -89,7 +89,7 @@ def intention(part: Part, buffers: Mapping[str, Buffer], site: Site) -> Intentio
     Raises:
         HwgenError: H747 a form that is not known.
     """
-    block, call = site.block, part.covered.calls[site.block.name]
+    block, call = site.block, site.block.call
     ranges = {n: (0, e) for n, e in site.extents.items()}
     whole = {n: site.extents[n] for n in part.whole.get(block.name, ())}
     found = (c for p in block.predicate for c in conditions_of(p, {}, ranges))

@@ -60,15 +60,15 @@ def expected(program: Code, placing: Placing, site: Site) -> Iterator[tuple[str,
         yield block.name, Wanted(ranges, conditions, points, target, "=", value, bound, table)
         return
     table = {a: element(a, False) for a in stage.reads} | {RUNNING: target}
-    called = block.tensorized
-    operands = () if called is None else called.operands
+    called = None if block.tensorized is None else block.call
+    operands = () if called is None else called.named
     accesses = {stage.target: target, **table}
     yield (
         block.name,
         Wanted(
             ranges, conditions, points, target, stage.op, stage.value, bound, table,
             tuple((n, accesses[a]) for n, a in operands),
-            called.intrinsic if called is not None else "",
+            called.intrinsic.name if called is not None else "",
         ),
     )  # fmt: skip
     if (block.name, stage.tensor) in placing.partial:

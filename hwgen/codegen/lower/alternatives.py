@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
-from hwgen.codegen.lower.blocks import Covered, copied, depth_of, nest
 from hwgen.codegen.lower.ranges import bounded, decided
+from hwgen.polyhedral.match.bind import BoundTree
+from hwgen.polyhedral.tree.block_copies import copied, depth_of, nest
 from hwgen.polyhedral.tree.edit import inserted
 from hwgen.polyhedral.tree.loop_tree import Block, Node, Site, map_blocks
 from hwgen.spec.expression import Expr, alternatives, conjuncts
 
 
-def parted(covered: Covered) -> Covered:
+def parted(covered: BoundTree) -> BoundTree:
     """The same, each block with alternatives as one for each of them, in its place."""
     for site in covered.state.sites:
         if any(len(alternatives(p)) > 1 for p in site.block.predicate):
@@ -21,12 +22,10 @@ def parted(covered: Covered) -> Covered:
     return covered
 
 
-def _parted(covered: Covered, site: Site) -> Covered:
+def _parted(covered: BoundTree, site: Site) -> BoundTree:
     state, block = covered.state, site.block
     depth = depth_of(state, covered.homes, site)
     taken = {*(t.name for t in state.tensors), *state.loop}
-    calls = dict(covered.calls)
-    call = calls.pop(block.name)
     label = block.name.removeprefix(block.stage).removeprefix("_") or "way"
     used = {n for n, _ in block.bindings}
     nests: list[Node] = []
@@ -36,17 +35,15 @@ def _parted(covered: Covered, site: Site) -> Covered:
             continue
         mine = replace(block, copy=f"{label}{number}", predicate=conditions)
         alone = replace(site, block=mine)
-        chain, made, renamed = copied(alone, depth, mine.name, taken, used)
+        chain, made = copied(alone, depth, mine.name, taken, used)
         taken |= {x.name for x in chain}
-        own = tuple((i, renamed.get(x, x)) for i, x in call.lanes)
-        calls[made.name] = replace(call, lanes=own)
         nests.append(nest(chain, made))
 
     def others(other: Block) -> Block | None:
         return None if other.name == block.name else other
 
     root = map_blocks(inserted(state.root, site, depth, tuple(nests)), others)
-    return replace(covered, state=replace(state, root=root), calls=calls)
+    return replace(covered, state=replace(state, root=root))
 
 
 def _possible(site: Site, conditions: Sequence[Expr]) -> bool:

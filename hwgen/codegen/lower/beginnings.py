@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import takewhile
 
-from hwgen.codegen.lower.blocks import Covered, copied, depth_of, nest
 from hwgen.errors import HwgenError
+from hwgen.polyhedral.match.bind import BoundTree
 from hwgen.polyhedral.semantics import setting
+from hwgen.polyhedral.tree.block_copies import copied, depth_of, nest
 from hwgen.polyhedral.tree.edit import inserted
 from hwgen.polyhedral.tree.loop_tree import (
     Block,
@@ -25,7 +26,7 @@ from hwgen.spec.expression import Binary, Const, Expr, Name
 from hwgen.spec.hardware import HardwareSpec
 
 
-def begun(covered: Covered, hardware: HardwareSpec) -> Covered:
+def begun(covered: BoundTree, hardware: HardwareSpec) -> BoundTree:
     """The same with the first contributions to each sum, where no block begins it, as blocks of
     their own, before the rest.
 
@@ -39,8 +40,8 @@ def begun(covered: Covered, hardware: HardwareSpec) -> Covered:
     return covered
 
 
-def _begun(covered: Covered, site: Site, hardware: HardwareSpec) -> Covered:
-    state, call = covered.state, covered.calls[site.block.name]
+def _begun(covered: BoundTree, site: Site, hardware: HardwareSpec) -> BoundTree:
+    state, call = covered.state, site.block.call
     stage = state.stage[site.block.stage]
     start = beginning(stage, state.tensor[stage.tensor].dtype)
     number = start.value if isinstance(start, Const) and not stage.ordered else None
@@ -61,24 +62,21 @@ def _begun(covered: Covered, site: Site, hardware: HardwareSpec) -> Covered:
     taken = {*(t.name for t in state.tensors), *state.loop}
     used = {n for n, _ in site.block.bindings}
     nests: list[Node] = []
-    calls = dict(covered.calls)
     for part, conditions in _parts(over):
         name = f"{stage.tensor}_{part}"
         block = replace(site.block, predicate=(*site.block.predicate, *conditions), copy=part)
-        chain, made, renamed = copied(replace(site, block=block), depth, name, taken, used)
+        if part == "first":
+            block = block.calling(replace(call, intrinsic=first))
+        chain, made = copied(replace(site, block=block), depth, name, taken, used)
         taken |= {x.name for x in chain}
-        intrinsic = first if part == "first" else call.intrinsic
-        own = tuple((i, renamed.get(x, x)) for i, x in call.lanes)
-        calls[made.name] = replace(call, intrinsic=intrinsic, lanes=own)
         nests.append(nest(chain, made))
     root = inserted(state.root, site, depth, tuple(nests))
 
     def rest(block: Block) -> Node | None:
         return None if block.name == site.block.name else block
 
-    del calls[site.block.name]
     root = _late_between(map_blocks(root, rest), {f"{stage.tensor}_{p}" for p, _ in _parts(over)})
-    return replace(covered, state=replace(state, root=root), calls=calls)
+    return replace(covered, state=replace(state, root=root))
 
 
 def _late_between(root: tuple[Node, ...], parts: Collection[str]) -> tuple[Node, ...]:

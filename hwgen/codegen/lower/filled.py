@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from hwgen.codegen.lower.blocks import BlockCall, Covered
 from hwgen.codegen.lower.lanes import check_neutral
+from hwgen.polyhedral.match.bind import BoundTree
 from hwgen.polyhedral.tree.aliases import places_of
+from hwgen.polyhedral.tree.binding import Binding
 from hwgen.spec.hardware import HardwareSpec
 
 _Axis = tuple[str, int]
 """Where a tensor lives, and a position of its operands' indices from their end."""
 
 
-def filled(covered: Covered, hardware: HardwareSpec) -> Covered:
+def filled(covered: BoundTree, hardware: HardwareSpec) -> BoundTree:
     """The same with calls that let all lanes take part whose elements others add up, or read as
     entries of their own.
 
@@ -29,7 +30,8 @@ def filled(covered: Covered, hardware: HardwareSpec) -> Covered:
     wanted = {*_added(covered), *_rows(covered, hardware)}
     if not wanted:
         return covered
-    calls, seen = dict(covered.calls), set[_Axis]()
+    calls = {s.block.name: s.block.call for s in covered.state.sites}
+    seen = set[_Axis]()
     while seen != wanted:
         seen = set(wanted)
         for name, call in calls.items():
@@ -40,13 +42,13 @@ def filled(covered: Covered, hardware: HardwareSpec) -> Covered:
                 if iterator in calls[name].single:
                     made = (*calls[name].filled, iterator)
                     calls[name] = replace(calls[name], filled=made)
-    return replace(covered, calls=calls)
+    return replace(covered, state=covered.state.with_calls(calls))
 
 
-def _added(covered: Covered) -> Iterator[_Axis]:
+def _added(covered: BoundTree) -> Iterator[_Axis]:
     """What calls read in lanes that they add up, though no loop runs along them."""
     for site in covered.state.sites:
-        call = covered.calls[site.block.name]
+        call = site.block.call
         target = call.intrinsic.written
         for iterator in _idle(call):
             if iterator not in (*target.indices, *call.single):
@@ -54,9 +56,10 @@ def _added(covered: Covered) -> Iterator[_Axis]:
                 yield from _axes(covered, call, iterator, written=False)
 
 
-def _rows(covered: Covered, hardware: HardwareSpec) -> Iterator[_Axis]:
+def _rows(covered: BoundTree, hardware: HardwareSpec) -> Iterator[_Axis]:
     """What calls read in lanes that are entries of their own, though no loop runs along them."""
-    for call in covered.calls.values():
+    for site in covered.state.sites:
+        call = site.block.call
         idle = [i for i in _idle(call) if i not in call.single]
         for operand in call.intrinsic.operands:
             memory = hardware.memory[operand.memory]
@@ -67,12 +70,12 @@ def _rows(covered: Covered, hardware: HardwareSpec) -> Iterator[_Axis]:
                     yield from _axes(covered, call, iterator, written=False)
 
 
-def _idle(call: BlockCall) -> list[str]:
+def _idle(call: Binding) -> list[str]:
     """Iterators of several lanes along which no loop runs."""
     return [i for i, n in call.intrinsic.iterators if n > 1 and not dict(call.lanes)[i]]
 
 
-def _axes(covered: Covered, call: BlockCall, iterator: str, *, written: bool) -> Iterator[_Axis]:
+def _axes(covered: BoundTree, call: Binding, iterator: str, *, written: bool) -> Iterator[_Axis]:
     """Where the operands of a call that it writes, or reads, have an iterator."""
     home = places_of(covered.state)
     for operand, access in zip(call.intrinsic.operands, call.operands, strict=True):

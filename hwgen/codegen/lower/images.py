@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from hwgen.codegen.image_layout import is_tensor
-from hwgen.codegen.lower.cuts import Cut, sizes_of
 from hwgen.codegen.storages import Image
+from hwgen.polyhedral.match.cuts import Cut, sizes_of
 from hwgen.polyhedral.scop import View
 from hwgen.polyhedral.tree.loop_tree import Tensor
 from hwgen.spec.affine import affine

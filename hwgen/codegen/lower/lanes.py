@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from hwgen.codegen.lower.blocks import BlockCall, Covered
-from hwgen.codegen.lower.cuts import moved
 from hwgen.errors import HwgenError
+from hwgen.polyhedral.match.bind import BoundTree
+from hwgen.polyhedral.match.cuts import moved
 from hwgen.polyhedral.match.lane_padding import evaluated, keeps, limits
 from hwgen.polyhedral.semantics import updates
 from hwgen.polyhedral.tree.aliases import places_of
+from hwgen.polyhedral.tree.binding import Binding
 from hwgen.polyhedral.tree.loop_tree import Site, Stage
 from hwgen.spec.expression import Access, Name, names
 from hwgen.spec.hardware import Intrinsic
@@ -38,7 +39,7 @@ class Lanes:
         return self.dimensions.get((tensor, dimension), 1)
 
 
-def lanes_of(covered: Covered) -> Lanes:
+def lanes_of(covered: BoundTree) -> Lanes:
     """How each block's lanes end.
 
     Raises:
@@ -48,7 +49,7 @@ def lanes_of(covered: Covered) -> Lanes:
     groups: dict[Key, set[Key]] = {}
     able: dict[Key, bool] = {}
     for site in covered.state.sites:
-        call = covered.calls[site.block.name]
+        call = site.block.call
         lanes = {loop for _, loop in call.lanes if loop}
         for iterator, loop in call.lanes:
             if not loop:
@@ -65,7 +66,7 @@ def lanes_of(covered: Covered) -> Lanes:
     whole: dict[str, set[str]] = {}
     dimensions: dict[tuple[str, int], int] = {}
     for site in covered.state.sites:
-        call = covered.calls[site.block.name]
+        call = site.block.call
         for iterator, loop in call.lanes:
             along = [i for i, x in call.lanes if x == loop]
             exact = loop and all(able.get(k, True) for k in groups[site.block.name, loop])
@@ -82,7 +83,7 @@ def lanes_of(covered: Covered) -> Lanes:
 
 
 def _fill_rows(
-    covered: Covered, whole: dict[str, set[str]], dimensions: dict[tuple[str, int], int]
+    covered: BoundTree, whole: dict[str, set[str]], dimensions: dict[tuple[str, int], int]
 ) -> None:
     """What calls take past the end in whole blocks, others fill row by row."""
     home = places_of(covered.state)
@@ -90,7 +91,7 @@ def _fill_rows(
     while changed:
         changed = False
         for site in covered.state.sites:
-            call = covered.calls[site.block.name]
+            call = site.block.call
             lanes = {loop for _, loop in call.lanes if loop}
             along = [(home.get(access.tensor, access.tensor), access) for access in call.operands]
             for loop in site.loops:
@@ -119,7 +120,7 @@ def _is_inner(site: Site, access: Access, loop: str) -> bool:
 
 
 def _check_past_the_end(
-    covered: Covered, site: Site, call: BlockCall, iterator: str, loop: str
+    covered: BoundTree, site: Site, call: Binding, iterator: str, loop: str
 ) -> None:
     """What lanes past a loop's end add to a sum changes nothing."""
     cuts = any(loop in names(p) for p in site.block.predicate)
@@ -134,7 +135,7 @@ def _check_past_the_end(
 
 
 def check_neutral(
-    covered: Covered, site: Site, call: BlockCall, iterator: str, along: Collection[str]
+    covered: BoundTree, site: Site, call: Binding, iterator: str, along: Collection[str]
 ) -> None:
     """What lanes of an iterator add to a sum that are none of its loop's changes nothing.
 
@@ -185,7 +186,7 @@ def _limited(
     return all(low <= x <= high for x in (*made, *begun))
 
 
-def _past_the_end(covered: Covered, access: Access) -> int | float | None:
+def _past_the_end(covered: BoundTree, access: Access) -> int | float | None:
     """What the host puts past the end of what a tensor is a copy of; None where it is data."""
     stage = covered.state.stage.get(access.tensor)
     while stage is not None and isinstance(stage.value, Access) and not stage.reduces:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from hwgen.codegen.lower.blocks import BlockCall
 from hwgen.codegen.lower.nests import Leaf, Nest, Piece
 from hwgen.codegen.lower.places import Place, Places
 from hwgen.codegen.placement import Placed, Slot, Wanted, by_bank, first_fit
@@ -37,7 +36,6 @@ Together = Callable[[Memory], Mapping[tuple[Slot, Slot], float]]
 
 def addresses(
     pieces: Sequence[Piece],
-    calls: Mapping[str, BlockCall],
     places: Places,
     hardware: HardwareSpec,
     together: Together,
@@ -47,7 +45,7 @@ def addresses(
     Raises:
         HwgenError: H502 where the buffers of a memory do not fit it.
     """
-    lives = _lives(pieces, calls, places)
+    lives = _lives(pieces, places)
     result: dict[str, Buffer] = {}
     for memory in hardware.memories:
         inside = {p.name: p for p in places.values() if p.memory == memory.name and not p.image}
@@ -58,7 +56,6 @@ def addresses(
 
 def check_room(
     pieces: Sequence[Piece],
-    calls: Mapping[str, BlockCall],
     places: Places,
     hardware: HardwareSpec,
 ) -> None:
@@ -70,7 +67,7 @@ def check_room(
     for memory in hardware.memories:
         inside = {p.name: p for p in places.values() if p.memory == memory.name and not p.image}
         if sum(p.slots * p.slot_entries for p in inside.values()) > memory.capacity_entries:
-            lives = _lives(pieces, calls, places)
+            lives = _lives(pieces, places)
             tight = [
                 _wanted(p, lives[n].first, lives[n].last) for n, p in inside.items() if n in lives
             ]
@@ -110,20 +107,18 @@ def _wanted(place: Place, first: int, last: int) -> Wanted:
     return Wanted(place.name, place.tensor, place.layout, first, last, place.reach)
 
 
-def _lives(
-    pieces: Sequence[Piece], calls: Mapping[str, BlockCall], places: Places
-) -> dict[str, _Life]:
+def _lives(pieces: Sequence[Piece], places: Places) -> dict[str, _Life]:
     found: dict[str, _Life] = {}
     for number, leaf, around in _numbered(pieces, 0, ()):
-        block = leaf.block.name
-        touched = [places[block, k] for k in range(len(calls[block].operands))]
+        block = leaf.block
+        touched = [places[block.name, k] for k in range(len(block.call.operands))]
         for place in {p.name: p for p in touched}.values():
             tensor, home = place.name, place.home
             outlived = [span for name, span in around if name not in home]
             first, last = outlived[0] if outlived else (number, number)
             inside = [span for name, span in around if name in home]
             whole = inside[0] if inside else (first, last)
-            if inside and (place.slots > 1 or leaf.block.shifts):
+            if inside and (place.slots > 1 or block.shifts):
                 first, last = whole  # Its life goes on in the next iteration.
             known = found.get(tensor, _Life(first, last, whole))
             found[tensor] = _Life(

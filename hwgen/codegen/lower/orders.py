@@ -9,11 +9,11 @@ from dataclasses import replace
 from itertools import permutations
 from math import inf, prod
 
-from hwgen.codegen.lower.blocks import Covered
 from hwgen.codegen.lower.places import Place, Places
 from hwgen.codegen.lower.sites import CallSite, Known
 from hwgen.codegen.lower.trials import Trials
 from hwgen.errors import Tolerating
+from hwgen.polyhedral.match.bind import BoundTree
 from hwgen.spec.hardware import Intrinsic
 
 FREE_STEPS = 64
@@ -27,7 +27,7 @@ ROUNDS = 2
 
 
 def in_best_order(
-    covered: Covered, places: Places, whole: Mapping[str, Collection[str]], known: Known
+    covered: BoundTree, places: Places, whole: Mapping[str, Collection[str]], known: Known
 ) -> Places:
     """The same places, buffers laid out for the calls on them. `whole`: see `peeled`."""
     found = {p.name: p for p in places.values()}
@@ -88,7 +88,7 @@ def _begins(site: CallSite) -> bool:
     return True
 
 
-def _is_particular(covered: Covered, places: Places, place: Place) -> bool:
+def _is_particular(covered: BoundTree, places: Places, place: Place) -> bool:
     """Whether some hardware loop takes few steps of a buffer, or its blocks are no whole multiples
     of what addresses are counted in."""
     if place.image is not None or place.dimensions:
@@ -101,7 +101,7 @@ def _is_particular(covered: Covered, places: Places, place: Place) -> bool:
         _takes_few(call.intrinsic, call.intrinsic.operands[k].name)
         for (block, k), p in places.items()
         if p.name == place.name
-        for call in [covered.calls[block]]
+        for call in [covered.state.site[block].block.call]
     )
 
 

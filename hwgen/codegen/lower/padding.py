@@ -133,7 +133,8 @@ def _contended(hardware: HardwareSpec, lowered: Part, place: Place) -> bool:
     if _banks(hardware, place.memory) is None or place.aligns or place.dimensions:
         return False
     return any(
-        p.name == place.name and lowered.covered.calls[block].intrinsic.iterations_per_cycle
+        p.name == place.name
+        and lowered.covered.state.site[block].block.call.intrinsic.iterations_per_cycle
         for (block, _), p in lowered.places.items()
     )
 

@@ -12,17 +12,18 @@ from dataclasses import dataclass, replace
 from math import lcm, prod
 
 from hwgen.codegen.layout import BufferLayout, dense
-from hwgen.codegen.lower.blocks import BlockCall, Covered
 from hwgen.codegen.lower.by_hand import over_blocks
-from hwgen.codegen.lower.cuts import Cut, cut_of, longest, sizes_of
 from hwgen.codegen.lower.images import axes, image_of
 from hwgen.codegen.lower.lanes import Lanes
-from hwgen.codegen.lower.repairs import lane_loops, recipe
 from hwgen.codegen.lower.tiles import tiled
 from hwgen.codegen.processor.boxes import Box, Use, box, uses
 from hwgen.codegen.storages import Image
 from hwgen.errors import HwgenError
+from hwgen.polyhedral.match.bind import BoundTree
+from hwgen.polyhedral.match.cuts import Cut, cut_of, longest, sizes_of
+from hwgen.polyhedral.match.repairs import lane_loops, recipe
 from hwgen.polyhedral.tree.aliases import places_of
+from hwgen.polyhedral.tree.binding import Binding
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Site, Storage, Tensor
 from hwgen.polyhedral.tree.rolling import repeated
 from hwgen.polyhedral.tree.terms import interval, simplify
@@ -187,7 +188,7 @@ class _Held:
     stop: int
 
 
-def places(covered: Covered, hardware: HardwareSpec, lanes: Lanes) -> Places:
+def places(covered: BoundTree, hardware: HardwareSpec, lanes: Lanes) -> Places:
     """Where the tensor of each operand lives; one in the place of another, where that does.
 
     Raises:
@@ -214,13 +215,13 @@ def places(covered: Covered, hardware: HardwareSpec, lanes: Lanes) -> Places:
 
 
 def _wanted(
-    covered: Covered, home: Mapping[str, str], hardware: HardwareSpec
+    covered: BoundTree, home: Mapping[str, str], hardware: HardwareSpec
 ) -> dict[str, list[_Held]]:
     """By tensor, the forms in which calls want it: one but of an input, which the host lays out
     for each of them."""
     result: dict[str, list[_Held]] = {}
     for site in covered.state.sites:
-        call = covered.calls[site.block.name]
+        call = site.block.call
         for k, (operand, access) in enumerate(
             zip(call.intrinsic.operands, call.operands, strict=True)
         ):
@@ -251,13 +252,13 @@ def _wanted(
     return result
 
 
-def _taken(call: BlockCall, operand: Operand, cut: Cut) -> Cut:
+def _taken(call: Binding, operand: Operand, cut: Cut) -> Cut:
     """The same with one lane of those along which no loop runs, where one takes part."""
     pairs = zip(cut, operand.indices, strict=True)
     return tuple((d, 1 if d is None and i in call.single else n) for (d, n), i in pairs)
 
 
-def _laid_out(covered: Covered, tensor: str) -> bool:
+def _laid_out(covered: BoundTree, tensor: str) -> bool:
     """Whether the host lays a tensor out, and may do so in several ways."""
     resident = tensor in covered.state.storage and covered.state.storage[tensor].memory
     is_input = covered.state.tensor[tensor].role == "input" and not resident
@@ -265,14 +266,14 @@ def _laid_out(covered: Covered, tensor: str) -> bool:
 
 
 def _differ(
-    covered: Covered, home: Mapping[str, str], tensor: str, held: _Held, other: tuple[str, Cut]
+    covered: BoundTree, home: Mapping[str, str], tensor: str, held: _Held, other: tuple[str, Cut]
 ) -> HwgenError:
     """The error of a tensor that the calls of two blocks take by other entries: about a block of
     those on it whose loops would agree if they were split into lanes, if there is one."""
     known, (block, cut) = held.uses[0][0], other
     repair = f"the same lanes, or a copy of {tensor} for one of them (cache_read, cache_write)"
     for site in covered.users[tensor]:
-        call, name = covered.calls[site.block.name], site.block.name
+        call, name = site.block.call, site.block.name
         marked = site.block.tensorized
         if marked is None or marked.intrinsic != call.intrinsic.name:
             continue  # One call of several, which no script has as a block.
@@ -292,14 +293,15 @@ def _differ(
         "H503",
         f"calls disagree on the entries of {tensor}",
         field=f"blocks.{block}",
-        found="; ".join(_taking(covered.state.site[n], covered.calls[n]) for n in named),
+        found="; ".join(_taking(covered.state.site[n]) for n in named),
         allowed="one layout for a tensor that calls write",
         repair=repair,
     )
 
 
-def _taking(site: Site, call: BlockCall) -> str:
+def _taking(site: Site) -> str:
     """The loops that a block's call takes as lanes, of those around it."""
+    call = site.block.call
     loops = {i: x or "no loop" for i, x in call.lanes}
     lanes = (f"{i}: {e} by {loops[i]}" for i, e in call.intrinsic.iterators if e > 1)
     around = ", ".join(f"{n}: {e}" for n, e in site.extents.items())
@@ -310,7 +312,7 @@ def _taking(site: Site, call: BlockCall) -> str:
 
 
 def _image(
-    covered: Covered,
+    covered: BoundTree,
     tensor: Tensor,
     held: _Held,
     lanes: Lanes,
@@ -337,7 +339,7 @@ def _image(
 
 
 def _buffer(
-    covered: Covered,
+    covered: BoundTree,
     tensor: Tensor,
     storage: Storage,
     found: list[Use],

@@ -13,7 +13,6 @@ from hwgen.codegen.layout import BufferLayout
 from hwgen.codegen.lower.alternatives import parted
 from hwgen.codegen.lower.bands import unbanded
 from hwgen.codegen.lower.beginnings import begun
-from hwgen.codegen.lower.blocks import Covered, covered
 from hwgen.codegen.lower.conflicts import Box
 from hwgen.codegen.lower.filled import filled
 from hwgen.codegen.lower.idle import without_idle
@@ -38,6 +37,7 @@ from hwgen.codegen.placement import Slot
 from hwgen.codegen.program import MicroKernelDef, Program
 from hwgen.codegen.reach import check_reach
 from hwgen.codegen.synchronisation import SyncSite, synchronise
+from hwgen.polyhedral.match.bind import BoundTree, bind
 from hwgen.polyhedral.scop import views_of
 from hwgen.polyhedral.tree.build import build_state
 from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree
@@ -56,7 +56,7 @@ class Part:
     the loops of which it does whole blocks of lanes past the end."""
 
     tree: LoopTree
-    covered: Covered
+    covered: BoundTree
     places: Places
     whole: Mapping[str, Collection[str]]
 
@@ -129,7 +129,7 @@ def _units(region: Region, hardware: HardwareSpec) -> tuple[Part, Program]:
     views = views_of(workload)
     state, homes = unfused(region.state, region.homes)
     tree = without_idle(state)
-    cover = spread(covered(tree, homes, hardware, views), hardware)
+    cover = spread(bind(tree, homes, hardware, views), hardware)
     cover = filled(parted(begun(cover, hardware)), hardware)
     lanes = lanes_of(cover)
     guarded = hardware.pipelined
@@ -139,7 +139,7 @@ def _units(region: Region, hardware: HardwareSpec) -> tuple[Part, Program]:
     check_workers(state, homes, hardware, kinds)
     pieces = peeled(root, lanes.whole, guarded=guarded, ordered=ordered, parallel=kinds)
     dense = places(cover, hardware, lanes)
-    check_room(pieces, cover.calls, dense, hardware)
+    check_room(pieces, dense, hardware)
     known = Known.nothing()
     where = in_best_order(cover, dense, lanes.whole, known)
 
@@ -147,7 +147,7 @@ def _units(region: Region, hardware: HardwareSpec) -> tuple[Part, Program]:
         items = Builder(cover, where, apart(where), kinds, known=known).items(pieces)
         return meetings(Stream(items), memory)
 
-    buffers = addresses(pieces, cover.calls, where, hardware, together)
+    buffers = addresses(pieces, where, hardware, together)
     items = Builder(cover, where, buffers, kinds, known=known).items(pieces)
     stream = Stream(items)
     held = {p.name: p for p in where.values()}

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 
-from hwgen.codegen.lower.cover import to_call
 from hwgen.errors import HwgenError
+from hwgen.polyhedral.match.covering import to_call
 from hwgen.polyhedral.scop import views_of
 from hwgen.polyhedral.tree.aliases import places_of
 from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree, Node, Storage, blocks

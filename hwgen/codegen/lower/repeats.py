@@ -10,15 +10,16 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from hwgen.codegen.lower.assignments import laid_out
-from hwgen.codegen.lower.blocks import BlockCall, Covered
-from hwgen.codegen.lower.cuts import moved
 from hwgen.errors import HwgenError
+from hwgen.polyhedral.match.bind import BoundTree
+from hwgen.polyhedral.match.cuts import moved
+from hwgen.polyhedral.match.lane_loops import laid_out
 from hwgen.polyhedral.scop import View
 from hwgen.polyhedral.tree.aliases import places_of
+from hwgen.polyhedral.tree.binding import Binding
+from hwgen.polyhedral.tree.block_copies import nest
 from hwgen.polyhedral.tree.build import unique
 from hwgen.polyhedral.tree.loop_tree import (
-    Block,
     Loop,
     LoopTree,
     Node,
@@ -37,7 +38,7 @@ Lane = tuple[tuple[int, ...], int, str]
 loop, "" where none runs along rows that the call reads all the same."""
 
 
-def spread(covered: Covered, hardware: HardwareSpec) -> Covered:
+def spread(covered: BoundTree, hardware: HardwareSpec) -> BoundTree:
     """The same with a dimension more for each such loop of each tensor, and what the host lays out
     as calls take it.
 
@@ -68,10 +69,10 @@ class _Read:
     added: frozenset[int]
 
 
-def _reads(covered: Covered, tensor: str, rows: int) -> Iterator[_Read]:
+def _reads(covered: BoundTree, tensor: str, rows: int) -> Iterator[_Read]:
     """Each operand that only reads a tensor; `rows`: the positions that others write."""
     for site in covered.users.get(tensor, ()):
-        call = covered.calls[site.block.name]
+        call = site.block.call
         pairs = zip(call.intrinsic.operands, call.operands, strict=True)
         written = call.intrinsic.written
         for k, (operand, access) in enumerate(pairs):
@@ -88,7 +89,7 @@ def _reads(covered: Covered, tensor: str, rows: int) -> Iterator[_Read]:
 
 
 def _still(
-    site: Site, call: BlockCall, operand: Operand, access: Access, rows: int
+    site: Site, call: Binding, operand: Operand, access: Access, rows: int
 ) -> Iterator[Lane]:
     lanes = dict(call.lanes)
     inner = {x for x in lanes.values() if x}
@@ -106,11 +107,11 @@ def _still(
         yield tuple(positions), operand.shape[-positions[0]], loop
 
 
-def _written(covered: Covered, tensor: str) -> Covered:
+def _written(covered: BoundTree, tensor: str) -> BoundTree:
     """What calls of the chip write, in all lanes in which others read it."""
     state = covered.state
-    writers = [s.block.name for s in state.sites_of(tensor)]
-    targets = [covered.calls[b].intrinsic.written for b in writers]
+    writers = [s.block for s in state.sites_of(tensor)]
+    targets = [b.call.intrinsic.written for b in writers]
     reads = list(_reads(covered, tensor, min((len(o.indices) for o in targets), default=0)))
     wanted = sorted({(p, n) for read in reads for p, n, _ in read.lanes}, reverse=True)
     if not wanted:
@@ -133,58 +134,48 @@ def _written(covered: Covered, tensor: str) -> Covered:
         iterators.append((unique(f"{tensor}_lane", taken), extent))
         taken.add(iterators[-1][0])
     target = Access(tensor, (*stage.target.indices, *(Name(n) for n, _ in iterators)))
-    calls = dict(covered.calls)
-    around: dict[str, tuple[Loop, ...]] = {}
+    made: dict[str, Node] = {}
     for block, own in zip(writers, targets, strict=True):
-        call = calls[block]
+        call = block.call
         mine: list[Loop] = []
         given = dict(call.lanes)
         for positions, extent in wanted:
-            mine.append(Loop(unique(f"{block}_again", taken), extent, ()))
+            mine.append(Loop(unique(f"{block.name}_again", taken), extent, ()))
             taken.add(mine[-1].name)
             own_lanes = [own.indices[-p] for p in positions if p <= len(own.indices)]
             if any(given[i] for i in own_lanes) or 0 < len(own_lanes) < len(positions):
                 raise _refused(tensor)
             given |= dict.fromkeys(own_lanes, mine[-1].name)
-        around[block] = tuple(mine)
-        operands = tuple(target if a.tensor == tensor else a for a in call.operands)
-        calls[block] = replace(call, operands=operands, lanes=tuple(given.items()))
-    wider = replace(stage, iterators=(*stage.iterators, *iterators), target=target)
-    state = state.with_stages(stage.tensor, wider)
+        more = ((n, Name(x.name)) for (n, _), x in zip(iterators, mine, strict=True))
+        call = replace(call, lanes=tuple(given.items()))
+        call = call.on(lambda a: target if a.tensor == tensor else a)
+        wider = replace(block, bindings=(*block.bindings, *more)).calling(call)
+        made[block.name] = nest(mine[::-1], wider)
+    stage = replace(stage, iterators=(*stage.iterators, *iterators), target=target)
+    state = state.with_stages(stage.tensor, stage)
     state = _with_tensor(state, replace(held, shape=(*held.shape, *(n for _, n in wanted))))
-
-    def inside(block: Block) -> Node:
-        made = around.get(block.name, ())
-        pairs = zip(iterators, made, strict=False)
-        node: Node = replace(
-            block, bindings=(*block.bindings, *((n, Name(x.name)) for (n, _), x in pairs))
-        )
-        for loop in made:
-            node = loop.around((node,))
-        return node
-
-    state = replace(state, root=map_blocks(state.root, inside))
+    state = replace(state, root=map_blocks(state.root, lambda b: made.get(b.name, b)))
     rank = len(held.shape)
     places = tuple((p, rank + n) for n, (positions, _) in enumerate(wanted) for p in positions)
     if len(dict(places)) < len(places):
         raise _refused(tensor)
     held_again = {**covered.again, tensor: places}
-    covered = replace(covered, state=state, calls=calls, again=held_again)
+    covered = replace(covered, state=state, again=held_again)
     for read in reads:
         by_position = {p: loop for p, _, loop in read.lanes}
         lanes = [(p, n, by_position.get(p, "")) for p, n in wanted]
         covered = _read(covered, read.block, read.operand, tensor, lanes)
     for block in writers if zeros else ():
-        covered = _from_zeros(covered, block, tensor, iterators)
+        covered = _from_zeros(covered, block.name, tensor, iterators)
     return covered
 
 
 def _from_zeros(
-    covered: Covered, block: str, tensor: str, iterators: Sequence[tuple[str, int]]
-) -> Covered:
+    covered: BoundTree, block: str, tensor: str, iterators: Sequence[tuple[str, int]]
+) -> BoundTree:
     """The same with a copy from what is zero but in the first of some lanes, as those that read it
     add the others up too."""
-    call, value = covered.calls[block], covered.state.stage[tensor].value
+    call, value = covered.state.site[block].block.call, covered.state.stage[tensor].value
     sources = [k for k, a in enumerate(call.operands) if a == value]
     name = value.tensor if isinstance(value, Access) else ""
     if not sources or covered.state.tensor[name].role != "input":
@@ -198,15 +189,15 @@ def _from_zeros(
     for k in sources:
         indices = (*call.operands[k].indices, *(Name(n) for n, _ in iterators))
         operands[k] = Access(made, indices)
-    calls = {**covered.calls, block: replace(call, operands=tuple(operands))}
-    return replace(covered, calls=calls)
+    state = covered.state.with_calls({block: replace(call, operands=tuple(operands))})
+    return replace(covered, state=state)
 
 
-def _gathered(covered: Covered, tensor: str, hardware: HardwareSpec) -> Covered:
+def _gathered(covered: BoundTree, tensor: str, hardware: HardwareSpec) -> BoundTree:
     """What the host lays out, element by element for calls whose lanes move otherwise in it, and
     for those that leave out elements of what it rearranges anyway."""
     for site in covered.state.sites:
-        call = covered.calls[site.block.name]
+        call = site.block.call
         inner = {x for _, x in call.lanes if x}
         for k, access in enumerate(call.operands):
             if access.tensor != tensor:
@@ -220,7 +211,7 @@ def _gathered(covered: Covered, tensor: str, hardware: HardwareSpec) -> Covered:
     return covered
 
 
-def _leaves_out(covered: Covered, site: Site, access: Access) -> bool:
+def _leaves_out(covered: BoundTree, site: Site, access: Access) -> bool:
     """Whether elements of a tensor lie between those that a block reads."""
     extents = dict(covered.state.stage[site.block.stage].iterators)
     moves = [f for i in access.indices if (f := affine(i)) is not None]
@@ -232,9 +223,10 @@ def _by_ones(site: Site, access: Access, loop: str, inner: set[str]) -> bool:
     return [s for s in step or () if s] in ([], [1])
 
 
-def _gather(covered: Covered, site: Site, operand: int, tensor: str) -> Covered:
+def _gather(covered: BoundTree, site: Site, operand: int, tensor: str) -> BoundTree:
     """The same with an operand that is a tensor of its own, over the stage's iterators."""
-    state, call = covered.state, covered.calls[site.block.name]
+    state = covered.state
+    call = state.site[site.block.name].block.call  # Another operand of it may have changed.
     stage, access = state.stage[site.block.stage], call.operands[operand]
     used = [(n, e) for n, e in stage.iterators if any(n in names(i) for i in access.indices)]
     moves = [affine(i) for i in access.indices]
@@ -250,9 +242,9 @@ def _gather(covered: Covered, site: Site, operand: int, tensor: str) -> Covered:
     views = {**covered.views, name: View(name, source, tuple(indices), fill)}
     after = Access(name, tuple(Name(n) for n, _ in used))
     operands = (*call.operands[:operand], after, *call.operands[operand + 1 :])
-    calls = {**covered.calls, site.block.name: replace(call, operands=operands)}
     state = replace(state, tensors=(*state.tensors, held))
-    return replace(covered, state=state, calls=calls, views=views)
+    state = state.with_calls({site.block.name: replace(call, operands=operands)})
+    return replace(covered, state=state, views=views)
 
 
 def _composed(function: Affine, values: Sequence[Affine]) -> Affine:
@@ -266,7 +258,7 @@ def _composed(function: Affine, values: Sequence[Affine]) -> Affine:
     return combine(terms, constant)
 
 
-def _laid_out(covered: Covered, tensor: str) -> Covered:
+def _laid_out(covered: BoundTree, tensor: str) -> BoundTree:
     """What the host lays out, for each form in which calls read it again."""
     made: dict[tuple[int, ...], str] = {}
     for read in list(_reads(covered, tensor, sys.maxsize)):
@@ -283,8 +275,8 @@ def _laid_out(covered: Covered, tensor: str) -> Covered:
 
 
 def _viewed(
-    covered: Covered, tensor: str, name: str, extents: Sequence[int], *, zeros: bool = False
-) -> Covered:
+    covered: BoundTree, tensor: str, name: str, extents: Sequence[int], *, zeros: bool = False
+) -> BoundTree:
     """The same with a tensor that the host fills from another, for each of some lanes: from the
     same element, or with `zeros` so in the first ones alone."""
     held = covered.state.tensor[tensor]
@@ -304,10 +296,12 @@ def _viewed(
     return replace(covered, state=state, views=views)
 
 
-def _read(covered: Covered, name: str, operand: int, tensor: str, lanes: Sequence[Lane]) -> Covered:
+def _read(
+    covered: BoundTree, name: str, operand: int, tensor: str, lanes: Sequence[Lane]
+) -> BoundTree:
     """The same with an operand that reads `tensor` in these lanes too."""
     state, block = covered.state, covered.state.site[name].block
-    stage, call = state.stage[block.stage], covered.calls[name]
+    stage, call = state.stage[block.stage], block.call
     before = call.operands[operand]
     taken = {n for n, _ in stage.iterators}
     added: list[tuple[str, int, str]] = []
@@ -322,15 +316,11 @@ def _read(covered: Covered, name: str, operand: int, tensor: str, lanes: Sequenc
     if tensor not in covered.views:
         wider = _reading(wider, before, after)
     operands = (*call.operands[:operand], after, *call.operands[operand + 1 :])
-    calls = {**covered.calls, name: replace(call, operands=operands)}
     bindings = (*block.bindings, *((n, Name(loop)) for n, _, loop in added))
-
-    def edit(other: Block) -> Node:
-        return replace(other, bindings=bindings) if other.name == name else other
-
+    made = replace(block, bindings=bindings).calling(replace(call, operands=operands))
     state = state.with_stages(stage.tensor, wider)
-    state = replace(state, root=map_blocks(state.root, edit))
-    return replace(covered, state=state, calls=calls)
+    root = map_blocks(state.root, lambda b: made if b.name == name else b)
+    return replace(covered, state=replace(state, root=root))
 
 
 def _reading(stage: Stage, before: Access, after: Access) -> Stage:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from hwgen.codegen.hardware_loops import Absorption, Part, Walk, absorb_in_parts
-from hwgen.codegen.lower.blocks import BlockCall, Covered
 from hwgen.codegen.lower.nests import Leaf, Nest, Piece
 from hwgen.codegen.lower.places import Place, Places
 from hwgen.codegen.lower.ranges import Ranges, bounded
@@ -15,7 +14,9 @@ from hwgen.codegen.nodes import SERIAL, Intended
 from hwgen.codegen.storages import Buffer
 from hwgen.codegen.touches import Address, Runs, Touch, modulo, runs_of
 from hwgen.errors import HwgenError
+from hwgen.polyhedral.match.bind import BoundTree
 from hwgen.polyhedral.match.operations import Operation
+from hwgen.polyhedral.tree.binding import Binding
 from hwgen.polyhedral.tree.build import unique
 from hwgen.polyhedral.tree.loop_tree import Block
 from hwgen.polyhedral.tree.terms import apply, simplify
@@ -110,7 +111,7 @@ class Builder:
     """One walk over a peeled tree. `kinds`: of parallel loops, by name; `known`: what has been
     found out about entries before."""
 
-    covered: Covered
+    covered: BoundTree
     places: Places
     buffers: Mapping[str, Buffer]
     kinds: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -138,7 +139,7 @@ class Builder:
         self, chain: Sequence[Nest], leaf: Leaf, around: tuple[Around, ...]
     ) -> Iterator[Item]:
         """The calls of a leaf in the loops directly around it."""
-        call = self.covered.calls[leaf.block.name]
+        call = leaf.block.call
         lanes = {loop for _, loop in call.lanes if loop}
         held = [self.places[leaf.block.name, k] for k in range(len(call.operands))]
         pairs = zip(call.operands, held, strict=True)
@@ -169,7 +170,7 @@ class Builder:
         yield from found
 
     def _taking_part(
-        self, leaf: Leaf, call: BlockCall, chain: Sequence[Nest], kept: set[str]
+        self, leaf: Leaf, call: Binding, chain: Sequence[Nest], kept: set[str]
     ) -> tuple[int, ...]:
         """How many lanes of each iterator take part; () where all do."""
         spans = {x.name: (x.low, x.high) for x in chain}
@@ -216,7 +217,7 @@ class Builder:
         if key not in self.known.coordinates:
             extents = self.covered.state.extents
             indices = [apply(i, leaf.block.binding, extents) for i in access.indices]
-            lanes = {x for _, x in self.covered.calls[leaf.block.name].lanes if x}
+            lanes = {x for _, x in leaf.block.call.lanes if x}
             found: list[Affine | None] = []
             for value in place.coordinates(indices, extents):
                 found.append(None if lanes & set(names(value)) else affine(value))
@@ -230,7 +231,7 @@ class Builder:
     def _entry(self, leaf: Leaf, access: Access, place: Place) -> Affine:
         extents = self.covered.state.extents
         indices = [apply(i, leaf.block.binding, extents) for i in access.indices]
-        lanes = {x for _, x in self.covered.calls[leaf.block.name].lanes if x}
+        lanes = {x for _, x in leaf.block.call.lanes if x}
         first = dict.fromkeys(lanes, Const(0))
         entry = place.block(indices, extents)
         if place.image is not None and not place.image.lanes:
@@ -258,7 +259,7 @@ class Builder:
         if number is None:
             return self._later(leaf, place.turn)
         found = affine(number)
-        lanes = {x for _, x in self.covered.calls[leaf.block.name].lanes if x}
+        lanes = {x for _, x in leaf.block.call.lanes if x}
         if found is None or not lanes.isdisjoint(found.names):
             raise HwgenError(
                 "H423",
@@ -283,7 +284,7 @@ class Builder:
     def _site(
         self,
         leaf: Leaf,
-        call: BlockCall,
+        call: Binding,
         offsets: Sequence[Affine],
         turns: Sequence[Affine],
         part: Part,

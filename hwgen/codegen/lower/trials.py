@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from hwgen.codegen.lower.blocks import Covered
 from hwgen.codegen.lower.live import apart
 from hwgen.codegen.lower.nests import Leaf, Nest, Piece, peeled
 from hwgen.codegen.lower.places import Places
 from hwgen.codegen.lower.sites import Builder, CallSite, Known, chain_of, sites_of
+from hwgen.polyhedral.match.bind import BoundTree
 from hwgen.polyhedral.tree.loop_tree import map_blocks
 
 
@@ -32,7 +32,7 @@ class Trials:
 
     def __init__(
         self,
-        covered: Covered,
+        covered: BoundTree,
         whole: Mapping[str, Collection[str]],
         known: Known | None = None,
     ) -> None:

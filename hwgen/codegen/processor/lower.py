@@ -366,25 +366,24 @@ class Lowering:
             chain.append(chain[-1].body[0])
         block = self.tensorized(loop)
         assert block is not None
-        assert block.tensorized is not None
+        call = block.call
         inner = (*around, *chain)
         stage = self.state.stage[block.stage]
         found = block_uses(self.state, block, inner)
         given = stage.reads_in(block.part)
         by_access = dict(zip((stage.target, *given), found, strict=True))
         operands: list[OperandOf] = []
-        for name, access in block.tensorized.operands:
+        for name, access in call.named:
             flat = self.flat(by_access[access])
             operands.append(self.operand(name, flat, chain, self.extents(inner)))
         meaning = self.statement(block, inner)
-        iterators = dict(block.tensorized.iterators)
         node = IntrinsicCall(
             stage.tensor,
-            block.tensorized.intrinsic,
+            call.intrinsic.name,
             tuple(operands),
             tuple((x.name, x.extent) for x in chain),
             meaning,
-            tuple((i, n) for i, n in iterators.items()),
+            tuple(sorted(call.lanes)),
         )
         buffers = frozenset(self.placed[u.access.tensor].buffer.name for u in found)
         return Guarded(node, self.conditions(block, inner), buffers)

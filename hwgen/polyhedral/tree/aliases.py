@@ -216,9 +216,6 @@ def in_one_place(state: LoopTree) -> LoopTree:
 
     def called(block: Block) -> Block:
         done = block.tensorized
-        if done is None:
-            return block
-        operands = tuple((n, moved(a)) for n, a in done.operands)
-        return replace(block, tensorized=replace(done, operands=operands))
+        return block if done is None else replace(block, tensorized=done.on(moved))
 
     return replace(state, stages=stages, root=map_blocks(state.root, called))

@@ -104,10 +104,8 @@ def cache_read(
         done = block.tensorized
         if done is None or block.stage not in chosen:
             return block
-        operands = tuple(
-            (n, Access(name, a.indices) if a.tensor == tensor else a) for n, a in done.operands
-        )
-        return replace(block, tensorized=replace(done, operands=operands))
+        moved = done.on(lambda a: Access(name, a.indices) if a.tensor == tensor else a)
+        return replace(block, tensorized=moved)
 
     held = Tensor(name, source.dtype, source.shape, "intermediate")
     made = replace(state, stages=tuple(stages), root=map_blocks(state.root, redirected))

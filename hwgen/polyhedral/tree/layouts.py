@@ -151,7 +151,7 @@ def pad(state: LoopTree, loop: str, multiple: int) -> LoopTree:
             "pad before splitting and placing",
         )
     done = site.block.tensorized
-    if done is not None and done.operands:
+    if done is not None and done.binding is not None:
         raise refuse(
             f"{loop} cannot be padded",
             f"{inside[0]} is a call of {done.intrinsic}, whose operands would change",

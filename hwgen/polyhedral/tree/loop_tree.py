@@ -15,6 +15,7 @@ from itertools import chain
 from operator import is_
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from hwgen.polyhedral.tree.binding import Binding, Tensorized
 from hwgen.polyhedral.tree.terms import Addends, addends, simplify
 from hwgen.spec.expression import (
     Access,
@@ -209,21 +210,6 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True)
-class Tensorized:
-    """The loops from `loop` inwards ("" where that is open; `single`: none) run as one call of an
-    intrinsic. `iterators`: the intrinsic's iterator and the loop that it replaces ("" for a unit
-    one); `operands`: the intrinsic's operand and the access (over the stage's iterators) that it
-    stands for. Several intrinsics, parted by spaces, share the work of a stage on units; both are
-    empty then."""
-
-    intrinsic: str
-    loop: str
-    iterators: tuple[tuple[str, str], ...] = ()
-    operands: tuple[tuple[str, Access], ...] = ()
-    single: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Block:
     """Instances of a stage. `part`: "whole" (an update that initialises at its first
     contribution), or one of the two after `decompose_reduction`. `store_predicate`: which of the
@@ -252,6 +238,18 @@ class Block:
     @property
     def binding(self) -> dict[str, Expr]:
         return dict(self.bindings)
+
+    @property
+    def call(self) -> Binding:
+        """The call that it runs as, once that is decided."""
+        assert self.tensorized is not None, self.name
+        assert self.tensorized.binding is not None, self.name
+        return self.tensorized.binding
+
+    def calling(self, binding: Binding) -> Block:
+        """The same as another call."""
+        assert self.tensorized is not None, self.name
+        return replace(self, tensorized=replace(self.tensorized, binding=binding))
 
     @property
     def stages(self) -> frozenset[str]:
@@ -440,6 +438,14 @@ class LoopTree:
         """The same with what is known of the state before, where the edit has no part in it."""
         self.__dict__.update({n: v for n, v in before.__dict__.items() if n in names})
         return self
+
+    def with_calls(self, calls: Mapping[str, Binding]) -> LoopTree:
+        """The same with blocks, by name, as other calls."""
+
+        def called(block: Block) -> Block:
+            return block.calling(calls[block.name]) if block.name in calls else block
+
+        return self.with_root(map_blocks(self.root, called))
 
     def with_storage(self, storage: Storage) -> LoopTree:
         rest = tuple(s for s in self.storages if s.tensor != storage.tensor)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import permutations
 
 from hwgen.errors import HwgenError
+from hwgen.polyhedral.tree.binding import Binding, Tensorized
 from hwgen.polyhedral.tree.edit import check_not_tensorized, find_loop, refuse, stages_of, under
 from hwgen.polyhedral.tree.loop_tree import (
     Block,
@@ -18,7 +19,6 @@ from hwgen.polyhedral.tree.loop_tree import (
     LoopTree,
     Site,
     Stage,
-    Tensorized,
     map_blocks,
 )
 from hwgen.polyhedral.unify import unify
@@ -151,12 +151,9 @@ def match(state: LoopTree, site: Site, chain: tuple[Loop, ...], intrinsic: Intri
         for iterators in _assignments(chain, intrinsic):
             reason = _fails(site, operands, iterators, intrinsic, chain)
             if not reason:
-                return Tensorized(
-                    intrinsic.name,
-                    chain[0].name,
-                    tuple(sorted(iterators.items())),
-                    tuple(sorted(operands.items())),
-                )
+                accesses = tuple(operands[o.same_as or o.name] for o in intrinsic.operands)
+                binding = Binding(intrinsic, accesses, tuple(iterators.items()))
+                return Tensorized(intrinsic.name, chain[0].name, binding=binding)
             reasons.append(reason)
     if not reasons:
         loops = ", ".join(f"{x.name}: {x.extent}" for x in chain)

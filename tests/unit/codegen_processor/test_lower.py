@@ -223,9 +223,7 @@ def test_an_intrinsic_gets_pointers_and_strides(tmp_path: Path) -> None:
     stage = replace(state.stage["y"], target=Access("y", (Binary("%", Name("m"), Const(10)),)))
     bent = replace(state, stages=(stage,))
     block = state.site["y"].block
-    assert block.tensorized is not None
-    operands = (("y", stage.target), *(o for o in block.tensorized.operands if o[0] != "y"))
-    made = replace(block, tensorized=replace(block.tensorized, operands=operands))
+    made = block.calling(block.call.on(lambda a: stage.target if a.tensor == "y" else a))
     bent = replace(bent, root=map_blocks(state.root, lambda b: made if b == block else b))
     with pytest.raises(HwgenError) as caught:
         lower_nest(bent, s.homes, hardware)

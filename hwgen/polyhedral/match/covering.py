@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count, islice, product
 
-from hwgen.codegen.lower.assignments import misfit
-from hwgen.codegen.lower.repairs import recipe
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.match.beginnings import Harmless
+from hwgen.polyhedral.match.lane_loops import misfit
+from hwgen.polyhedral.match.repairs import recipe
 from hwgen.polyhedral.normal_form import normalise
 from hwgen.polyhedral.semantics import adding, updates, widens, written
 from hwgen.polyhedral.tree.copies import target_first

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import product, takewhile
 
-from hwgen.codegen.lower.cuts import Cut, cut_of, longest
 from hwgen.errors import HwgenError
+from hwgen.polyhedral.match.cuts import Cut, cut_of, longest
 from hwgen.polyhedral.tree.aliases import places_of
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Site, listed
 from hwgen.polyhedral.tree.tensorize import steps

@@ -10,17 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from hwgen.codegen.lower.assignments import assigned
-from hwgen.codegen.lower.cover import Step, steps_of
 from hwgen.errors import HwgenError, Tolerating
+from hwgen.polyhedral.match.covering import Step, steps_of
+from hwgen.polyhedral.match.lane_loops import assigned
 from hwgen.polyhedral.scop import View
 from hwgen.polyhedral.tree.aliases import root, shared_homes
+from hwgen.polyhedral.tree.binding import Binding
+from hwgen.polyhedral.tree.block_copies import copied, depth_of, nest
 from hwgen.polyhedral.tree.build import unique
 from hwgen.polyhedral.tree.edit import inserted
 from hwgen.polyhedral.tree.loop_tree import (
-    Block,
     Homes,
-    Loop,
     LoopTree,
     Node,
     Site,
@@ -32,42 +32,17 @@ from hwgen.polyhedral.tree.loop_tree import (
     map_blocks,
 )
 from hwgen.spec.expression import Access, Const, Expr, Name, names, replace_part, substitute, walk
-from hwgen.spec.hardware import HardwareSpec, Intrinsic
-
-
-@dataclass(frozen=True, slots=True)
-class BlockCall:
-    """What runs the instances of a block. `operands`: the access, over the stage's iterators, that
-    each of the intrinsic's stands for; `lanes`: the loop that each of its iterators is ("" where
-    one lane does); `filled`: of those without a loop, where all lanes take part though fewer may.
-    """
-
-    intrinsic: Intrinsic
-    operands: tuple[Access, ...]
-    immediates: tuple[tuple[str, int | float], ...]
-    lanes: tuple[tuple[str, str], ...]
-    filled: tuple[str, ...] = ()
-
-    @property
-    def single(self) -> tuple[str, ...]:
-        """Iterators of which one lane takes part, as no loop runs along them."""
-        return tuple(
-            i
-            for i, x in self.lanes
-            if not x and i in self.intrinsic.partial and i not in self.filled
-        )
+from hwgen.spec.hardware import HardwareSpec
 
 
 @dataclass(frozen=True)
-class Covered:
-    """A state in which every block is one call, by the block's name. `views`: by tensor, how the
-    host lays an input out for it; nothing on the chip computes it. `again`: by tensor, the
-    positions of calls' operands, from the end, along which it holds elements several times, and
-    its dimensions of these."""
+class BoundTree:
+    """A tree in which every block is one call. `views`: by tensor, how the host lays an input out
+    for it; nothing on the chip computes it. `again`: by tensor, the positions of calls' operands,
+    from the end, along which it holds elements several times, and its dimensions of these."""
 
     state: LoopTree
     homes: Homes
-    calls: Mapping[str, BlockCall]
     views: Mapping[str, View]
     again: Mapping[str, tuple[tuple[int, int], ...]] = field(
         default_factory=dict[str, tuple[tuple[int, int], ...]]
@@ -76,7 +51,7 @@ class Covered:
     @cached_property
     def users(self) -> dict[str, tuple[Site, ...]]:
         """By tensor, the blocks whose calls have it as an operand, in textual order."""
-        operands = ((s, self.calls[s.block.name].operands) for s in self.state.sites)
+        operands = ((s, s.block.call.operands) for s in self.state.sites)
         return listed((t, s) for s, found in operands for t in {a.tensor: s for a in found})
 
 
@@ -84,9 +59,9 @@ IN_PLACE = ("H411", "H413")
 """Errors of tensors in the place of others."""
 
 
-def covered(
+def bind(
     state: LoopTree, homes: Homes, hardware: HardwareSpec, views: Mapping[str, View]
-) -> Covered:
+) -> BoundTree:
     """Every block with its call; `views`: tensors that only move an input's elements.
 
     Raises:
@@ -97,9 +72,9 @@ def covered(
     root = map_blocks(state.root, lambda b: None if b.stage in views else b)
     state = replace(state, root=root)
     with Tolerating(IN_PLACE):
-        return _covered(state, homes, hardware, views, together=True)
+        return _bound(state, homes, hardware, views, together=True)
     with Tolerating(IN_PLACE) as refused:
-        return _covered(state, homes, hardware, views, together=False)
+        return _bound(state, homes, hardware, views, together=False)
     found = refused.error.diagnostic
     raise HwgenError(
         "H422",
@@ -110,17 +85,17 @@ def covered(
     )
 
 
-def _covered(
+def _bound(
     state: LoopTree,
     homes: Homes,
     hardware: HardwareSpec,
     views: Mapping[str, View],
     *,
     together: bool,
-) -> Covered:
+) -> BoundTree:
     """`together`: what calls leave for each other is in the place of their result, where it fits;
     what is computed several times may have to be apart."""
-    calls: dict[str, BlockCall] = {}
+    calls: dict[str, Binding] = {}
     homes = dict(homes)
     for stage, name in [(s.block.stage, s.block.name) for s in state.sites]:
         site = _site(state, stage, name)
@@ -128,8 +103,8 @@ def _covered(
         state, mine = _split(state, homes, site, found, hardware, together=together)
         calls |= mine
     lanes = assigned(state, {b: (c.intrinsic, c.operands) for b, c in calls.items()})
-    calls = {b: replace(c, lanes=lanes[b]) for b, c in calls.items()}
-    return Covered(state, shared_homes(state, homes, state.storage, typed=False), calls, views)
+    state = state.with_calls({b: replace(c, lanes=lanes[b]) for b, c in calls.items()})
+    return BoundTree(state, shared_homes(state, homes, state.storage, typed=False), views)
 
 
 def _site(state: LoopTree, stage: str, name: str) -> Site:
@@ -152,7 +127,7 @@ def _split(
     hardware: HardwareSpec,
     *,
     together: bool,
-) -> tuple[LoopTree, dict[str, BlockCall]]:
+) -> tuple[LoopTree, dict[str, Binding]]:
     """A state in which a block's calls are blocks, and these calls."""
     depth = depth_of(state, homes, site)
     stage = state.stage[site.block.stage]
@@ -165,13 +140,13 @@ def _split(
     places = _places(state, stage, found, together=together)
     extents = dict(stage.iterators)
     nests: list[Node] = []
-    calls: dict[str, BlockCall] = {}
+    calls: dict[str, Binding] = {}
     for step in found[:-1]:
         tensor = step.target.tensor
         iterators = tuple((n, extents[n]) for i in step.target.indices for n in names(i))
         own = replace(site.block, stage=tensor, part="whole")
         used = {n for n, _ in iterators}
-        chain, block, _ = copied(replace(site, block=own), depth, tensor, taken, used)
+        chain, block = copied(replace(site, block=own), depth, tensor, taken, used)
         taken |= {x.name for x in chain}
         calls[tensor] = _call(step)
         nests.append(nest(chain, block))
@@ -200,8 +175,8 @@ def _split(
     return state, calls
 
 
-def _call(step: Step) -> BlockCall:
-    return BlockCall(step.intrinsic, step.operands, step.immediates, ())
+def _call(step: Step) -> Binding:
+    return Binding(step.intrinsic, step.operands, immediates=step.immediates)
 
 
 def _renamed(step: Step, named: Mapping[str, str]) -> Step:
@@ -281,51 +256,3 @@ def _fits(state: LoopTree, stage: Stage, step: Step, later: Sequence[Step]) -> b
         == tuple(dict(stage.iterators)[n] for i in stage.target.indices for n in names(i))
         and place not in {root(state, t) for t in rest if t in state.storage}
     )
-
-
-def depth_of(state: LoopTree, homes: Homes, site: Site) -> int:
-    """How many loops around a block stay around all of its calls: those that hold other blocks too,
-    or around which a tensor that it touches lives."""
-    around = [n for n, x in enumerate(site.loops, 1) if len(x.body) > 1]
-    stage = state.stage[site.block.stage]
-    for tensor in (stage.tensor, *(r.tensor for r in stage.reads_in("whole"))):
-        home = homes.get(tensor, ())
-        around += [n for n, x in enumerate(site.loops, 1) if x.name in home]
-    return max(around, default=0)
-
-
-def copied(
-    site: Site, depth: int, tensor: str, taken: set[str], used: set[str]
-) -> tuple[tuple[Loop, ...], Block, dict[str, str]]:
-    """Loops of other names for those inside `depth` that some iterators of a block need, the block
-    in them, and the names."""
-    bindings = tuple((n, e) for n, e in site.block.bindings if n in used)
-    needed = {n for _, e in bindings for n in names(e)}
-    needed |= {n for p in site.block.predicate for n in names(p)} | {*site.block.band}
-    table: dict[str, Expr] = {}
-    chain: list[Loop] = []
-    seen = set(taken)
-    for loop in site.loops[depth:]:
-        if loop.name in needed:
-            fresh = unique(f"{loop.name}_{tensor}", seen)
-            seen.add(fresh)
-            table[loop.name] = Name(fresh)
-            chain.append(replace(loop, name=fresh, body=()))
-    block = replace(
-        site.block,
-        bindings=tuple((n, substitute(e, table)) for n, e in bindings),
-        predicate=tuple(substitute(p, table) for p in site.block.predicate),
-        shifts=tuple((str(table.get(n, n)), later) for n, later in site.block.shifts),
-        band=tuple(str(table.get(n, n)) for n in site.block.band),
-    )
-    marked = block.tensorized
-    if marked is not None and marked.loop in table:
-        block = replace(block, tensorized=replace(marked, loop=str(table[marked.loop])))
-    return tuple(chain), block, {n: str(e) for n, e in table.items()}
-
-
-def nest(chain: Sequence[Loop], block: Block) -> Node:
-    node: Node = block
-    for loop in reversed(chain):
-        node = loop.around((node,))
-    return node
