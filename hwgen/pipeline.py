@@ -11,9 +11,9 @@ from hwgen.codegen.image_layout import images_refused
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.compilation import Compilation, Kernel, build
 from hwgen.passes.compiled import Compiled
+from hwgen.passes.covering import REFUSALS, UNMADE, UnitsOf, compile_covered
 from hwgen.passes.decomposing import with_padding_apart
 from hwgen.passes.fusing import several
-from hwgen.passes.inlining import REFUSALS, UNMADE, UnitsOf, compile_inlined
 from hwgen.passes.interleaving import interleaved
 from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.passes.network import CompileUnits, in_blocks, phases_may_be_faster, shared_if_better
@@ -21,7 +21,7 @@ from hwgen.passes.phase import DEFAULTS, SearchOptions, compile_phase
 from hwgen.passes.phased import compile_phases
 from hwgen.passes.start import Start
 from hwgen.passes.trees import TreeCompilation
-from hwgen.passes.weighing import surely_weighed, weighed_if_better, weighed_instead
+from hwgen.passes.weighing import surely_weighed, weighed_if_better
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.phases import split_phases
 from hwgen.polyhedral.scop import build_scop
@@ -115,17 +115,12 @@ def _with_end(made: Compilation) -> Compilation:
 def _edited(
     start: Start, units: UnitsOf, options: SearchOptions, refused: HwgenError
 ) -> Compilation:
-    """A kernel of a workload that units do not compute statement by statement; where they do with
-    weights, a processor beside them must take longer over it."""
-    try:
-        return compile_inlined(start, units, refused)
-    except HwgenError as error:
-        if not error.code.startswith(REFUSALS):
-            raise
-        found = weighed_instead(start, units, options, _cycles_of_processor(start))
-        if found is None:
-            raise
-        return found
+    """A kernel of a workload that units do not compute statement by statement, in a form that they
+    do; a processor beside them must take longer over it."""
+    made = compile_covered(start, units, options, refused)
+    if made.cycles >= _cycles_of_processor(start):
+        raise refused
+    return made
 
 
 def _cycles_of_processor(start: Start) -> float:

@@ -22,7 +22,7 @@ from hwgen.errors import HwgenError, Tolerating
 from hwgen.model.bound import cover_bound
 from hwgen.passes.alone import lane_room, moving_loops, seed_alone, stage_alone
 from hwgen.passes.compilation import Compilation
-from hwgen.passes.inlining import REFUSALS
+from hwgen.passes.covering import REFUSALS
 from hwgen.passes.phase import DEFAULTS, SLOTS, SearchOptions, compile_phase
 from hwgen.passes.phased import read_again
 from hwgen.passes.start import Start

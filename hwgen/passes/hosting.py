@@ -17,7 +17,7 @@ from hwgen.autoschedule.search import autoschedule
 from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.compilation import Compilation
-from hwgen.passes.inlining import REFUSALS
+from hwgen.passes.covering import REFUSALS
 from hwgen.passes.network import CompileUnits
 from hwgen.passes.phase import least_cycles
 from hwgen.passes.phased import plans_of

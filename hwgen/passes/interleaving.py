@@ -21,8 +21,8 @@ from hwgen.errors import Tolerating
 from hwgen.model.bus import write_cycles
 from hwgen.model.closures import maker
 from hwgen.model.costs import CycleCosts
+from hwgen.passes.covering import REFUSALS
 from hwgen.passes.handovers import LITTLE
-from hwgen.passes.inlining import REFUSALS
 from hwgen.passes.pieces import outermost, shared_loops
 from hwgen.passes.pipelining import busy_cycles
 from hwgen.passes.trees import TreeCompilation, compile_tree

@@ -17,8 +17,8 @@ from math import inf, prod
 
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.compilation import Compilation
+from hwgen.passes.covering import REFUSALS
 from hwgen.passes.fusing import fused, fused_if_better, several, shareable
-from hwgen.passes.inlining import REFUSALS
 from hwgen.passes.phase import SLOTS, SearchOptions
 from hwgen.passes.replaying import joined
 from hwgen.passes.start import Start

@@ -18,7 +18,7 @@ from math import prod
 
 from hwgen.codegen.nodes import calls
 from hwgen.errors import Tolerating
-from hwgen.passes.inlining import REFUSALS
+from hwgen.passes.covering import REFUSALS
 from hwgen.passes.pieces import Pieces, hand_over
 from hwgen.passes.pipeline_ranking import CLOSE, LONG, Body, Edge, Work
 from hwgen.passes.trees import TreeCompilation, compile_tree

@@ -11,7 +11,8 @@ from functools import partial
 
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.compilation import Compilation
-from hwgen.passes.inlining import REFUSALS, UnitsOf
+from hwgen.passes.covering import REFUSALS, UnitsOf
+from hwgen.passes.moves.unit_weights import weight_type
 from hwgen.passes.phase import Rival, SearchOptions, least_cycles, rearranged_bytes
 from hwgen.passes.start import Start
 from hwgen.polyhedral.match.matching import ranked_matches
@@ -21,34 +22,12 @@ from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.scop import Scop, build_scop, view_statements
 from hwgen.polyhedral.search.bound import least_work
 from hwgen.polyhedral.search.objective import Measure
-from hwgen.polyhedral.semantics import adding, written
 from hwgen.polyhedral.tree.weighing import WIDE
-from hwgen.spec.expression import DTYPES, Access, Binary
-from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.expression import DTYPES
 from hwgen.spec.workload import Workload
 
-WORTH = 1.4
-"""A kernel of units is looked for in a processor's place where its bound is so much lower."""
-
 GAIN = 1.1
-"""The same in the place of one without weights: looking costs another search."""
-
-
-def weight_type(hardware: HardwareSpec) -> str:
-    """The narrow type by which an intrinsic multiplies what it adds up; "" where none does."""
-    for intrinsic in sorted(hardware.intrinsics, key=lambda i: i.name):
-        only = written(intrinsic)
-        if adding(intrinsic) is None or only is None:
-            continue
-        match only[0].value:
-            case Binary("*", Access(left, _), Access(right, _)):
-                found = {intrinsic.operand(n).dtype for n in (left, right)}
-                signed = {d for d in found if DTYPES[d] < DTYPES[WIDE] and not d.startswith("u")}
-                if signed and intrinsic.operand(only[1]).dtype == WIDE:
-                    return min(signed, key=lambda d: (-DTYPES[d], d))
-            case _:
-                pass
-    return ""
+"""A kernel with weights is looked for where its bound is so much lower: that is another search."""
 
 
 def surely_weighed(start: Start, units: UnitsOf, options: SearchOptions) -> Compilation | None:
@@ -86,17 +65,6 @@ def weighed_if_better(made: Compilation, units: UnitsOf, options: SearchOptions)
     if not (made.alone and found.alone) or other is None:
         return found
     return replace(found, others=(other,))
-
-
-def weighed_instead(
-    start: Start, units: UnitsOf, options: SearchOptions, most: float
-) -> Compilation | None:
-    """A kernel of what units cannot compute without weights, of fewer than `most` cycles; None
-    where there is none."""
-    sketch = _sketch(start)
-    if sketch is None or sketch.least * WORTH >= most:
-        return None
-    return sketch.kernel(units, replace(options, objective="cycles"), (most,))
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.schedule.script import PRIMITIVES, Argument, Edit, write
+from hwgen.polyhedral.tree.bind_expr import parts_to_bind
 from hwgen.polyhedral.tree.loop_tree import Site
 from hwgen.polyhedral.tree.relations import carried, shared
 from hwgen.spec.expression import Assign, tensors_of
@@ -249,6 +250,12 @@ class CallDraws:
 
     def _planes(self) -> Calls:
         yield Call("planes", (self.stage(), self.draws(("int8", "int8", "int16", "float32"))))
+
+    def _bind_expr(self) -> Calls:
+        stage = self.stage()
+        found = self.schedule.state.stage.get(stage)
+        known = [*map(str, parts_to_bind(found))] if found else []
+        yield Call("bind_expr", (stage, self.draws(known or ("1 + 1",))))
 
     def _set_store_predicate(self) -> Calls:
         stage = self.stage_with_block()

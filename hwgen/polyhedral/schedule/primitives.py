@@ -10,6 +10,7 @@ from hwgen.polyhedral.schedule.history import History
 from hwgen.polyhedral.schedule.placing import Made, behind, touched
 from hwgen.polyhedral.schedule.script import Argument, Edit
 from hwgen.polyhedral.tree import copies, layouts, loop_edits, pipelines, placement, reductions
+from hwgen.polyhedral.tree.bind_expr import bind_expr
 from hwgen.polyhedral.tree.edit import check_memory, find_stage, main_site, refuse
 from hwgen.polyhedral.tree.padding import decompose_padding
 from hwgen.polyhedral.tree.planes import planes
@@ -349,6 +350,13 @@ class Primitives(History):
         state, names = weigh(self.state, stage, dtype)
         self._commit(state, "weigh", (stage, dtype), {}, names)
         return names
+
+    @primitive
+    def bind_expr(self, stage: str, expr: str) -> str:
+        """A part of a stage's value, as the stage has it, becomes a stage of its own."""
+        state, name = bind_expr(self.state, stage, parsed(expr))
+        self._commit(state, "bind_expr", (stage, expr), {}, (name,))
+        return name
 
     @primitive
     def set_scope(self, tensor: str, memory: str) -> None:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from hwgen.errors import HwgenError
 from hwgen.model.reference import run_reference
+from hwgen.passes.moves.unit_weights import weight_type
 from hwgen.passes.start import Start
-from hwgen.passes.weighing import weight_type
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.tree.build import build_state
 from hwgen.polyhedral.tree.loop_tree import LoopTree

@@ -1,0 +1,120 @@
+"""Forms of a workload that units compute: found by moves on the statement that no calls compute."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from hwgen.errors import HwgenError, Tolerating
+from hwgen.passes.compilation import Compilation
+from hwgen.passes.moves import MOVES
+from hwgen.passes.phase import SearchOptions
+from hwgen.passes.start import Start
+from hwgen.polyhedral.match.select import select
+from hwgen.polyhedral.phases import split_phases
+from hwgen.polyhedral.scop import build_scop
+from hwgen.spec.expression import Access
+from hwgen.spec.workload import Statement, Tensor, Workload
+
+REFUSALS = ("H3", "H4", "H5", "H6")
+"""Beginnings of the codes of what units cannot run, or not within the limits of the chip."""
+
+UNMADE = "H421"
+"""The code of a tree with a block that no call computes."""
+
+FORMS = 256
+"""Forms of one workload that are looked at."""
+
+COMPILED = 4
+"""Of those that units compute wholly, so many are compiled: those with the fewest edits."""
+
+UnitsOf = Callable[[Start], Compilation]
+"""What units make alone of what is left to be searched."""
+
+_Statements = tuple[Statement, ...]
+
+
+def compile_covered(
+    start: Start, units: UnitsOf, options: SearchOptions, refused: HwgenError
+) -> Compilation:
+    """The best kernel of the forms of a workload that units compute; `refused`: why they do not
+    compute it as it is.
+
+    Raises:
+        HwgenError: `refused` where there is none; of blocks that no call computes, why a form is
+            refused.
+    """
+    first = _without_repeats(start) if refused.code == UNMADE else start
+    found: list[Compilation] = []
+    reasons: list[HwgenError] = []
+    for form in islice((f for f in _forms(first) if f is not start), COMPILED):
+        with Tolerating(REFUSALS) as tolerated:
+            found.append(units(form))
+            continue
+        reasons.append(tolerated.error)
+    if found:
+        return min(found, key=options.measure)
+    raise reasons[0] if reasons and refused.code == UNMADE else refused
+
+
+def _forms(start: Start) -> Iterator[Start]:
+    """Forms of which calls compute every statement, those with the fewest edits first."""
+    covered: set[_Statements] = set()
+    seen: set[_Statements] = set()
+    waiting = deque([start])
+    while waiting and len(seen) < FORMS:
+        form = waiting.popleft()
+        if form.workload.statements in seen:
+            continue
+        seen.add(form.workload.statements)
+        about = _uncovered(form, covered)
+        if about is None:
+            yield form
+        elif about:
+            waiting += (made for move in MOVES for made in move(form, about))
+
+
+def _uncovered(start: Start, covered: set[_Statements]) -> str | None:
+    """The first statement that no intrinsics compute in its phase; "" where what is refused is
+    about no statement alone, None where nothing is. `covered`: phases of which they compute all, to
+    which others are added."""
+    for phase in split_phases(start.workload):
+        statements = phase.workload.statements
+        if statements in covered:
+            continue
+        with Tolerating(REFUSALS) as refused:
+            select(build_scop(phase.workload), start.hardware)
+            covered.add(statements)
+            continue
+        return refused.error.statement
+    return None
+
+
+def _without_repeats(start: Start) -> Start:
+    """The same without intermediates that repeat another one, as no call need do."""
+    for tensor in _repeated(start.workload):
+        start = start.inlined(tensor)
+    return start
+
+
+def _repeated(workload: Workload) -> list[str]:
+    """Intermediates that repeat another one, their axes in any order."""
+    inner = {t.name: t for t in workload.tensors if t.role == "intermediate"}
+    found: list[str] = []
+    for statement in workload.statements:
+        own, value = inner.get(statement.target.tensor), statement.value
+        if own is None or statement.op != "=" or not isinstance(value, Access):
+            continue
+        other = inner.get(value.tensor)
+        writers = [s for s in workload.statements if s.target.tensor == own.name]
+        if other is None or other.dtype != own.dtype or len(writers) > 1:
+            continue
+        if _axes(value, other) == _axes(statement.target, own):
+            found.append(own.name)
+    return found
+
+
+def _axes(access: Access, tensor: Tensor) -> list[tuple[str, int]]:
+    """An access by index and extent, in whatever order."""
+    return sorted(zip(map(str, access.indices), tensor.shape, strict=True))

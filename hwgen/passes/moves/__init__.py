@@ -1,0 +1,19 @@
+"""Moves: what a statement that no instruction computes may be instead, one file for each identity.
+
+A move gives every form of a start in which the statement of a name is said otherwise, by a public
+primitive. All compute the same; which is best, cost decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from hwgen.passes.moves.bind_parts import bind_parts
+from hwgen.passes.moves.inline import inline
+from hwgen.passes.moves.unit_weights import unit_weights
+from hwgen.passes.start import Start
+
+Move = Callable[[Start, str], Iterator[Start]]
+
+MOVES: tuple[Move, ...] = (inline, bind_parts, unit_weights)
+"""All of them, those first that need the fewest calls."""

@@ -1,0 +1,67 @@
+"""Move: an intermediate stands where it is read.
+
+`t[i] = g(x[i]); y[i] = f(t[i])` becomes `y[i] = f(g(x[i]))`, which one instruction may compute that
+leaves what is between nowhere.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from hwgen.errors import Tolerating
+from hwgen.passes.start import Start
+from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, Unary, parts, walk
+from hwgen.spec.hardware import HardwareSpec
+
+
+def inline(start: Start, statement: str) -> Iterator[Start]:
+    """With an intermediate inlined: a statement's own, one that it reads, or one that is computed
+    from its own; as far as an instruction has as many operations."""
+    workload = start.workload
+    mine = next(s for s in workload.statements if s.name == statement)
+    own = mine.target.tensor
+    read = (a.tensor for a in walk(mine.value) if isinstance(a, Access))
+    from_it = (s.target.tensor for s in workload.statements if own in s.reads)
+    for tensor in dict.fromkeys((own, *read, *from_it)):
+        readers = [s for s in workload.statements if tensor in s.reads]
+        writers = [s for s in workload.statements if s.target.tensor == tensor]
+        if workload.tensor[tensor].role != "intermediate" or (len(readers), len(writers)) != (1, 1):
+            continue
+        if any(s.accumulates for s in writers) or readers[0].ordered:
+            continue
+        made = None
+        with Tolerating("H413"):
+            made = start.inlined(tensor)
+        if made is not None:
+            reading = (s for s in made.workload.statements if s.name == readers[0].name)
+            if any(_fits(s.value, start.hardware) for s in reading):
+                yield made
+
+
+def _fits(value: Expr, hardware: HardwareSpec) -> bool:
+    """Whether the semantics of some intrinsic have all the operations of a value."""
+    wanted = Counter(_kinds(value))
+    return any(
+        wanted <= Counter(k for a in i.semantics for k in _kinds(a.value))
+        for i in hardware.intrinsics
+    )
+
+
+def _kinds(value: Expr) -> Iterator[str]:
+    """The operations on elements in a value: not those of indices, nor of constants alone."""
+    match value:
+        case Access() | Const() | Name():
+            return
+        case _ if not any(isinstance(n, Access) for n in walk(value)):
+            return
+        case Binary(op) | Unary(op):
+            yield op
+        case Call("clip"):
+            yield from ("min", "max")
+        case Call(function):
+            yield function
+        case Cast():
+            pass  # Supplied where it loses nothing.
+    for part in parts(value):
+        yield from _kinds(part)
