@@ -9,12 +9,15 @@ from itertools import islice
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.compilation import Compilation
 from hwgen.passes.moves import MOVES
+from hwgen.passes.moves.operations import all_known
 from hwgen.passes.phase import SearchOptions
 from hwgen.passes.start import Start
+from hwgen.polyhedral.match.operations import NOTHING_SHARED, Selection, Sharing
 from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.phases import split_phases
 from hwgen.polyhedral.scop import build_scop
 from hwgen.spec.expression import Access
+from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Statement, Tensor, Workload
 
 REFUSALS = ("H3", "H4", "H5", "H6")
@@ -23,11 +26,11 @@ REFUSALS = ("H3", "H4", "H5", "H6")
 UNMADE = "H421"
 """The code of a tree with a block that no call computes."""
 
-FORMS = 256
+FORMS = 64
 """Forms of one workload that are looked at."""
 
 COMPILED = 4
-"""Of those that units compute wholly, so many are compiled: those with the fewest edits."""
+"""Of those that units compute wholly, so many are compiled."""
 
 UnitsOf = Callable[[Start], Compilation]
 """What units make alone of what is left to be searched."""
@@ -45,10 +48,12 @@ def compile_covered(
         HwgenError: `refused` where there is none; of blocks that no call computes, why a form is
             refused.
     """
+    if not all_known(start.workload, start.hardware):
+        raise refused
     first = _without_repeats(start) if refused.code == UNMADE else start
     found: list[Compilation] = []
     reasons: list[HwgenError] = []
-    for form in islice((f for f in _forms(first) if f is not start), COMPILED):
+    for form in islice(_forms(first), COMPILED):
         with Tolerating(REFUSALS) as tolerated:
             found.append(units(form))
             continue
@@ -59,36 +64,55 @@ def compile_covered(
 
 
 def _forms(start: Start) -> Iterator[Start]:
-    """Forms of which calls compute every statement, those with the fewest edits first."""
-    covered: set[_Statements] = set()
+    """Forms of which calls compute every statement, with as few edits as that takes."""
+    covered: _Covered = {}
     seen: set[_Statements] = set()
     waiting = deque([start])
-    while waiting and len(seen) < FORMS:
+    fewest: int | None = None
+    while waiting and len(seen) < FORMS and fewest in (None, len(waiting[0].edits)):
         form = waiting.popleft()
         if form.workload.statements in seen:
             continue
         seen.add(form.workload.statements)
         about = _uncovered(form, covered)
-        if about is None:
+        if about is None and form.edits:
+            fewest = len(form.edits)
             yield form
         elif about:
             waiting += (made for move in MOVES for made in move(form, about))
 
 
-def _uncovered(start: Start, covered: set[_Statements]) -> str | None:
+_Covered = dict[tuple[_Statements, Sharing], tuple[Selection | None, str]]
+"""By phase and what it shares: the calls that compute it, or the statement that none compute."""
+
+
+def _uncovered(start: Start, covered: _Covered) -> str | None:
     """The first statement that no intrinsics compute in its phase; "" where what is refused is
-    about no statement alone, None where nothing is. `covered`: phases of which they compute all, to
-    which others are added."""
+    about no statement alone, None where nothing is. `covered`: what is known, to which more is
+    added."""
+    held: dict[str, str] = {}
     for phase in split_phases(start.workload):
-        statements = phase.workload.statements
-        if statements in covered:
-            continue
-        with Tolerating(REFUSALS) as refused:
-            select(build_scop(phase.workload), start.hardware)
-            covered.add(statements)
-            continue
-        return refused.error.statement
+        takes = tuple((n, held[n]) for n in phase.takes if n in held)
+        # What it computes for others may stay on the chip, or leave it.
+        ways = (Sharing(takes, phase.leaves), NOTHING_SHARED)
+        tried = [_selected(phase.workload, start.hardware, way, covered) for way in ways]
+        found = next((selection for selection, _ in tried if selection is not None), None)
+        if found is None:
+            return tried[0][1]
+        held |= {s.tensor: s.memory for s in found.storages if s.shape}
     return None
+
+
+def _selected(
+    workload: Workload, hardware: HardwareSpec, sharing: Sharing, covered: _Covered
+) -> tuple[Selection | None, str]:
+    key = workload.statements, sharing
+    if key not in covered:
+        with Tolerating(REFUSALS) as refused:
+            covered[key] = select(build_scop(workload), hardware, sharing)[0], ""
+            return covered[key]
+        covered[key] = None, refused.error.statement
+    return covered[key]
 
 
 def _without_repeats(start: Start) -> Start:

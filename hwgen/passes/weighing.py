@@ -23,7 +23,7 @@ from hwgen.polyhedral.scop import Scop, build_scop, view_statements
 from hwgen.polyhedral.search.bound import least_work
 from hwgen.polyhedral.search.objective import Measure
 from hwgen.polyhedral.tree.weighing import WIDE
-from hwgen.spec.expression import DTYPES
+from hwgen.spec.expression import DTYPES, Access, Cast, Expr
 from hwgen.spec.workload import Workload
 
 GAIN = 1.1
@@ -128,8 +128,15 @@ def _candidates(workload: Workload) -> list[str]:
         read = statement.reads
         # Of tensors that several statements write, a stage reads one version or another.
         again = any(targets.count(t) > 1 for t in (tensor, *read))
-        if statement.accumulates or statement in views or again:
+        if statement.accumulates and not _is_element(statement.value):
+            continue  # Products add up what they widen already.
+        if statement in views or again:
             continue
         if any(DTYPES[workload.tensor[t].dtype] < DTYPES[WIDE] for t in read):
             found.append(tensor)
     return found
+
+
+def _is_element(value: Expr) -> bool:
+    """Whether a value is an element, perhaps cast."""
+    return _is_element(value.operand) if isinstance(value, Cast) else isinstance(value, Access)

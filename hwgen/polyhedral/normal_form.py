@@ -17,8 +17,10 @@ from hwgen.spec.expression import (
     Name,
     Unary,
     parts,
+    rewrite,
 )
-from hwgen.spec.typecheck import is_float, own_dtype
+from hwgen.spec.intervals import within
+from hwgen.spec.typecheck import integer_range, is_float, own_dtype
 
 _ZERO = (Const(0), Const(0.0))
 _WIDTH = {"int8": 8, "uint8": 8, "int16": 16, "uint16": 16, "int32": 32, "int64": 64}
@@ -28,6 +30,27 @@ def normalise(expr: Expr, dtypes: Mapping[str, str]) -> Expr:
     """The value with `clip` expanded, what changes nothing dropped (lossless casts, shifts by 0,
     bounds that are met anyway), constants folded and to the right."""
     return _folded(_normalised(expr, dtypes))
+
+
+def without_idle_steps(expr: Expr, dtypes: Mapping[str, str]) -> Expr:
+    """The same numbers without bounds that they meet anyway, and without casts to narrow types that
+    hold them; of a wider type, where that was the last step."""
+
+    def kept(part: Expr) -> Expr:
+        match part:
+            case Call("clip", (value, low, high)):
+                above = _idle_bound("max", (value, low), dtypes)
+                below = _idle_bound("min", (value, high), dtypes)
+                if above or below:
+                    value = value if above else Call("max", (value, low))
+                    return value if below else Call("min", (value, high))
+                return part
+            case Call(function, arguments) if _idle_bound(function, arguments, dtypes):
+                return arguments[0]
+            case _:
+                return _uncast(part, dtypes)
+
+    return rewrite(expr, kept)
 
 
 def _normalised(expr: Expr, dtypes: Mapping[str, str]) -> Expr:
@@ -53,12 +76,12 @@ def _normalised(expr: Expr, dtypes: Mapping[str, str]) -> Expr:
             bounded = Call("max", (value, low))
             return normalise(Call("min", (bounded, high)), dtypes)
         case Call(function, arguments):
-            inner = tuple(normalise(a, dtypes) for a in arguments)
+            inner = tuple(_uncast(normalise(a, dtypes), dtypes) for a in arguments)
             if function in ("min", "max") and isinstance(inner[0], Const):
                 inner = inner[::-1]
             return inner[0] if _idle_bound(function, inner, dtypes) else Call(function, inner)
         case Binary(op, left, right):
-            a, b = normalise(left, dtypes), normalise(right, dtypes)
+            a, b = (_uncast(normalise(x, dtypes), dtypes) for x in (left, right))
             if b in _ZERO and op in (">>", "<<", "-") and copysign(1, b.value) > 0:
                 return a
             if op == "-" and isinstance(b, Const):
@@ -69,6 +92,16 @@ def _normalised(expr: Expr, dtypes: Mapping[str, str]) -> Expr:
             if op == "+" and b == Const(0) and _is_integer(a, dtypes):
                 return a
             return a if op == "*" and b == Const(1) else Binary(op, a, b)
+
+
+def _uncast(operand: Expr, dtypes: Mapping[str, str]) -> Expr:
+    """An operand without a cast that changes no number, and which is promoted to int32 anyway."""
+    match operand:
+        case Cast("int8" | "uint8" | "int16" | "uint16" as dtype, inner):
+            held = value_range(inner, dtypes)
+            return inner if held and within(held, integer_range(dtype)) else operand
+        case _:
+            return operand
 
 
 def _is_of(value: Expr, dtype: str, dtypes: Mapping[str, str]) -> bool:

@@ -257,6 +257,16 @@ class CallDraws:
         known = [*map(str, parts_to_bind(found))] if found else []
         yield Call("bind_expr", (stage, self.draws(known or ("1 + 1",))))
 
+    def _rewrite_expr(self) -> Calls:
+        stage = self.stage()
+        found = self.schedule.state.stage.get(stage)
+        part = self.draws([*map(str, parts_to_bind(found))] or ["1"]) if found else "1"
+        forms = (f"{part} + 3 - 3", f"({part}) * 2 - ({part})", f"{part} + 1", f"-(-({part}))")
+        yield Call("rewrite_expr", (stage, part, self.draws(forms)))
+
+    def _distribute(self) -> Calls:
+        yield Call("distribute", (self.stage(),))
+
     def _set_store_predicate(self) -> Calls:
         stage = self.stage_with_block()
         chain = self.chain(stage)

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from hwgen.passes.moves.bind_parts import bind_parts
+from hwgen.passes.moves.distribute import distribute
 from hwgen.passes.moves.inline import inline
+from hwgen.passes.moves.split_constants import split_constants
 from hwgen.passes.moves.unit_weights import unit_weights
 from hwgen.passes.start import Start
 
 Move = Callable[[Start, str], Iterator[Start]]
 
-MOVES: tuple[Move, ...] = (inline, bind_parts, unit_weights)
+MOVES: tuple[Move, ...] = (inline, split_constants, distribute, bind_parts, unit_weights)
 """All of them, those first that need the fewest calls."""

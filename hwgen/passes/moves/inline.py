@@ -6,13 +6,12 @@ leaves what is between nowhere.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 from hwgen.errors import Tolerating
+from hwgen.passes.moves.operations import fits_one
 from hwgen.passes.start import Start
-from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, Unary, parts, walk
-from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.expression import Access, walk
 
 
 def inline(start: Start, statement: str) -> Iterator[Start]:
@@ -35,33 +34,5 @@ def inline(start: Start, statement: str) -> Iterator[Start]:
             made = start.inlined(tensor)
         if made is not None:
             reading = (s for s in made.workload.statements if s.name == readers[0].name)
-            if any(_fits(s.value, start.hardware) for s in reading):
+            if any(fits_one(s.value, start.hardware) for s in reading):
                 yield made
-
-
-def _fits(value: Expr, hardware: HardwareSpec) -> bool:
-    """Whether the semantics of some intrinsic have all the operations of a value."""
-    wanted = Counter(_kinds(value))
-    return any(
-        wanted <= Counter(k for a in i.semantics for k in _kinds(a.value))
-        for i in hardware.intrinsics
-    )
-
-
-def _kinds(value: Expr) -> Iterator[str]:
-    """The operations on elements in a value: not those of indices, nor of constants alone."""
-    match value:
-        case Access() | Const() | Name():
-            return
-        case _ if not any(isinstance(n, Access) for n in walk(value)):
-            return
-        case Binary(op) | Unary(op):
-            yield op
-        case Call("clip"):
-            yield from ("min", "max")
-        case Call(function):
-            yield function
-        case Cast():
-            pass  # Supplied where it loses nothing.
-    for part in parts(value):
-        yield from _kinds(part)

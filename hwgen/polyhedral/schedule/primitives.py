@@ -11,10 +11,12 @@ from hwgen.polyhedral.schedule.placing import Made, behind, touched
 from hwgen.polyhedral.schedule.script import Argument, Edit
 from hwgen.polyhedral.tree import copies, layouts, loop_edits, pipelines, placement, reductions
 from hwgen.polyhedral.tree.bind_expr import bind_expr
+from hwgen.polyhedral.tree.distributing import distribute
 from hwgen.polyhedral.tree.edit import check_memory, find_stage, main_site, refuse
 from hwgen.polyhedral.tree.padding import decompose_padding
 from hwgen.polyhedral.tree.planes import planes
 from hwgen.polyhedral.tree.rescaling import rescale
+from hwgen.polyhedral.tree.rewriting import rewrite_expr
 from hwgen.polyhedral.tree.seeds import start_from
 from hwgen.polyhedral.tree.tensorize import tensorize
 from hwgen.polyhedral.tree.weighing import weigh
@@ -357,6 +359,20 @@ class Primitives(History):
         state, name = bind_expr(self.state, stage, parsed(expr))
         self._commit(state, "bind_expr", (stage, expr), {}, (name,))
         return name
+
+    @primitive
+    def rewrite_expr(self, stage: str, expr: str, new: str) -> None:
+        """A part of a stage's value is said otherwise, which is proved to be the same number."""
+        state = rewrite_expr(self.state, stage, parsed(expr), parsed(new))
+        self._commit(state, "rewrite_expr", (stage, expr, new), {})
+
+    @primitive
+    def distribute(self, stage: str) -> tuple[str, str]:
+        """A sum of products with a number in one factor becomes a sum of products, and a sum of
+        the other factor times the number."""
+        state, names = distribute(self.state, stage)
+        self._commit(state, "distribute", (stage,), {}, names)
+        return names
 
     @primitive
     def set_scope(self, tensor: str, memory: str) -> None:

@@ -23,7 +23,8 @@ PRIMITIVES = (
     "pragma", "prefetch", "tensorize", "rfactor", "set_store_predicate", "create_group",
     "double_buffer", "transform_layout", "set_bank", "pad", "decompose_reduction", "set_address",
     "shift", "sink", "alias", "retain", "start_from", "merge", "interleave", "reindex_cache_read",
-    "planes", "weigh", "bind_expr", "rescale", "decompose_padding",
+    "planes", "weigh", "bind_expr", "rewrite_expr", "distribute",
+    "rescale", "decompose_padding",
 )  # fmt: skip
 """What edits a schedule, and what `trace` writes."""
 

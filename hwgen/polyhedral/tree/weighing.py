@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from hwgen.polyhedral.normal_form import without_idle_steps
 from hwgen.polyhedral.tree.build import unique
 from hwgen.polyhedral.tree.edit import check_not_tensorized, find_stage, main_site, refuse
-from hwgen.polyhedral.tree.loop_tree import LoopTree, Storage, Tensor
+from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage, Storage, Tensor
 from hwgen.spec.expression import (
     DTYPES,
     Access,
@@ -32,6 +33,9 @@ from hwgen.spec.typecheck import ExpressionTypeError, dtype_of, holds, is_float
 WIDE = "int32"
 """The type of the products, which narrower integers are promoted to in any case."""
 
+MOST_SHIFTED = 31
+"""By fewer bits a shift to the left is a product with a number of that type."""
+
 
 def weigh(state: LoopTree, tensor: str, dtype: str) -> tuple[LoopTree, tuple[str, ...]]:
     """The narrow integers that the stage of a tensor reads are products with weights of a type; the
@@ -44,8 +48,8 @@ def weigh(state: LoopTree, tensor: str, dtype: str) -> tuple[LoopTree, tuple[str
     found, allowed = "", ""
     if dtype not in DTYPES or is_float(dtype) or DTYPES[dtype] >= DTYPES[WIDE]:
         found, allowed = dtype, f"integers narrower than {WIDE}"
-    elif stage.reduces:
-        found, allowed = str(stage), "a stage that sets each element once"
+    elif stage.reduces and not _sums_wide(state, stage):
+        found, allowed = str(stage), f"a stage that sets each element once, or adds up {WIDE}"
     if allowed:
         raise refuse(
             f"{tensor} cannot be made of products with weights",
@@ -60,8 +64,10 @@ def weigh(state: LoopTree, tensor: str, dtype: str) -> tuple[LoopTree, tuple[str
     taken = {*dtypes, *state.loop}
     supplied = {t.name for t in state.tensors if t.supplied is not None}
     search = _Weighing(tensor, dtype, dtypes, supplied, taken)
-    value = search.of(stage.value)
-    if value == stage.value:
+    # Of products it is not known how large they may be, though they are what they were.
+    plain = without_idle_steps(stage.value, dtypes)
+    value = search.of(plain)
+    if value == plain:
         raise refuse(
             f"{tensor} is computed from nothing that can be weighed",
             str(stage),
@@ -70,7 +76,7 @@ def weigh(state: LoopTree, tensor: str, dtype: str) -> tuple[LoopTree, tuple[str
         )
 
     before = dtype_of(stage.value, search.type_of)
-    if dtype_of(value, search.type_of) != before:
+    if dtype_of(value, search.type_of) != before and not stage.reduces:
         value = Cast(before, value)
     read = tensors_of(value)
     weights = tuple(
@@ -82,6 +88,11 @@ def weigh(state: LoopTree, tensor: str, dtype: str) -> tuple[LoopTree, tuple[str
     for weight in weights:
         made = made.with_tensor(weight, Storage(weight.name))
     return made, tuple(t.name for t in weights)
+
+
+def _sums_wide(state: LoopTree, stage: Stage) -> bool:
+    """Whether a stage adds up what may as well be of the products' type."""
+    return stage.op == "+=" and not stage.ordered and state.tensor[stage.tensor].dtype == WIDE
 
 
 def weighed_out(state: LoopTree) -> LoopTree:
@@ -127,6 +138,8 @@ class _Weighing:
             case Access() if self._narrow(value):
                 return self._product(value, 1)
             case Binary("+" | "-" | "*", _, _) | Unary("-", _) if self._integer(value):
+                return self._sum(value)
+            case Binary("<<", _, Const()) if self._integer(value):
                 return self._sum(value)
             case Binary(">>" | "<<" as op, left, right):
                 return Binary(op, self.of(left), right)
@@ -201,6 +214,8 @@ def _terms(value: Expr, factor: int) -> list[tuple[int, Expr]]:
             return _terms(operand, -factor)
         case Binary("*", term, Const(int(number))) | Binary("*", Const(int(number)), term):
             return [(factor * number, term)]
+        case Binary("<<", term, Const(int(number))) if 0 <= number < MOST_SHIFTED:
+            return [(factor << number, term)]
         case _:
             return [(factor, value)]
 

@@ -54,6 +54,12 @@ NARROW = make(
 )
 """What is subtracted is narrower than what it is subtracted in."""
 
+OFFSET = make(
+    "offset",
+    {"a": "int8[8, 48]", "b": "int8[48, 16]", "c": "int32[8, 16]"},
+    ["c[i, j] += (a[i, k] - 5) * b[k, j]"],
+)
+
 PADDED = make(
     "padded",
     {"a": "float32[16]", "b": "float32[16]", "p": "float32[18]", "c": "float32[16]"},

@@ -15,6 +15,8 @@ from tests.unit.tree.toy import (
     ROWSUM,
 )
 
+NARROW_C = "c[i, j] = int8(clip(a[i, j] - b[i, j], -128, 127))"
+
 OF_UNITS: dict[str, list[tuple[Workload, str, str, str, str]]] = {
     "shift": [
         (CHAIN, "npu", "s.shift('c', 'k', 1)", "H414", "k"),
@@ -173,6 +175,39 @@ OF_UNITS: dict[str, list[tuple[Workload, str, str, str, str]]] = {
             "H413",
             "loops of p that hold other stages, or a call",
         ),
+    ],
+    "bind_expr": [
+        (NARROW, "npu", "s.bind_expr('c', 'a[i, j] + b[i, j]')", "H413", NARROW_C),
+        (NARROW, "npu", "s.bind_expr('c', 'a[i, j]')", "H413", NARROW_C),
+        (
+            NARROW,
+            "npu",
+            "s.bind_expr('a', 'a[i, j]')",
+            "H414",
+            "a is an input: no stage computes it",
+        ),
+    ],
+    "rewrite_expr": [
+        (NARROW, "npu", "s.rewrite_expr('c', '1 + 1', '2')", "H413", NARROW_C),
+        (
+            NARROW,
+            "npu",
+            "s.rewrite_expr('c', 'a[i, j] - b[i, j]', 'b[i, j] - a[i, j]')",
+            "H413",
+            f"{NARROW_C}, with b[i, j] - a[i, j]",
+        ),
+        (
+            CHAIN,
+            "npu",
+            "s.rewrite_expr('b', 'a[i, j] * 2', 'a[i, j] + a[i, j]')",
+            "H413",
+            "b[i, j] = a[i, j] * 2, with a[i, j] + a[i, j]",
+        ),
+    ],
+    "distribute": [
+        (MATMUL, "npu", "s.distribute('c')", "H413", "c[i, j] += a[i, k] * b[k, j]"),
+        (NARROW, "npu", "s.distribute('c')", "H413", NARROW_C),
+        (NARROW, "npu", "s.distribute('a')", "H414", "a is an input: no stage computes it"),
     ],
     "weigh": [
         (NARROW, "cpu", "s.weigh('c', 'int8')", "H413", "a processor without units"),

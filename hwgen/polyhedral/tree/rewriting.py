@@ -1,0 +1,154 @@
+"""A part of a value said otherwise, where that is proved to be the same number.
+
+What is proved: both are the same polynomial over the same parts, modulo the width of their type, as
+sums and products of integers wrap around. So `x + 40000` is `x + 20000 + 20000`, `x << 2` is
+`x * 4`, and `(x - 3) * 5` is `x * 5 - 15`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from hwgen.polyhedral.tree.bind_expr import parts_to_bind
+from hwgen.polyhedral.tree.edit import check_not_tensorized, find_stage, main_site, refuse
+from hwgen.polyhedral.tree.loop_tree import LoopTree
+from hwgen.spec.expression import (
+    DTYPES,
+    Access,
+    Binary,
+    Cast,
+    Const,
+    Expr,
+    Name,
+    Unary,
+    parts,
+    replace_part,
+    tensors_of,
+    with_children,
+)
+from hwgen.spec.typecheck import ExpressionTypeError, dtype_of, is_float
+
+MOST_TERMS = 64
+"""Terms of a polynomial; of one with more nothing is proved."""
+
+_Terms = Counter[tuple[str, ...]]
+"""By the parts that are multiplied, as sorted text, how often a product is added."""
+
+
+def rewrite_expr(state: LoopTree, tensor: str, part: Expr, new: Expr) -> LoopTree:
+    """A part of a stage's value, wherever it stands there, replaced by an equal one.
+
+    Raises:
+        HwgenError: H413 where the value has no such part, or the other is not proved to be equal;
+            H414 where there is no such stage.
+    """
+    stage = find_stage(state, tensor)
+    site = main_site(state, tensor)
+    if site.block.tensorized is not None:
+        check_not_tensorized(state, site.names[-1] if site.names else tensor)
+    known = parts_to_bind(stage)
+    if part not in known:
+        raise refuse(
+            f"{part} is no part of {tensor}",
+            str(stage),
+            "; ".join(map(str, known)) or "none: its value is an element",
+            "name one of the parts of the value, as the statement has it",
+        )
+    dtypes = {t.name: t.dtype for t in state.tensors}
+    if not tensors_of(new) <= tensors_of(part) or not equal(part, new, dtypes):
+        raise refuse(
+            f"{new} is not known to be {part}",
+            f"{stage}, with {new}",
+            "the same sum of products of the same parts and numbers, of one integer type",
+            "leave it as it is",
+        )
+    return state.with_stages(tensor, replace(stage, value=replace_part(stage.value, part, new)))
+
+
+def equal(one: Expr, other: Expr, dtypes: Mapping[str, str]) -> bool:
+    """Whether two values are proved to be the same number of the same type; `dtypes`: of the
+    tensors in them."""
+    proof = _Proof(dtypes)
+    try:
+        if proof.type_of(one) != proof.type_of(other):
+            return False
+        return proof.normal(one) == proof.normal(other)
+    except (ExpressionTypeError, _TooLongError):
+        return False
+
+
+class _TooLongError(Exception):
+    """A polynomial of too many terms."""
+
+
+@dataclass(frozen=True)
+class _Proof:
+    dtypes: Mapping[str, str]
+
+    def type_of(self, value: Expr) -> str:
+        def of(node: Access | Name) -> str:
+            return self.dtypes.get(node.tensor, "") if isinstance(node, Access) else "int32"
+
+        return dtype_of(value, of)
+
+    def normal(self, value: Expr) -> str:
+        """The same text for values that are the same polynomial over the same parts."""
+        if isinstance(value, Access | Const | Name):
+            return str(value)
+        dtype = self.type_of(value)
+        if is_float(dtype):
+            return self._text(value)
+        terms = self.terms(value, dtype)
+        wrapped = {p: n % (1 << 8 * DTYPES[dtype]) for p, n in terms.items()}
+        return f"{dtype}{sorted((p, n) for p, n in wrapped.items() if n)}"
+
+    def terms(self, value: Expr, dtype: str) -> _Terms:
+        """A value as a sum of products, which is formed in a type."""
+        match value:
+            case Const(int(number)):
+                return _Terms({(): number})
+            case Cast(to, inner) if to == dtype and self._widens(inner, dtype):
+                return self.terms(inner, dtype)
+            case _ if isinstance(value, Access) or self.type_of(value) != dtype:
+                return _Terms({(self.normal(value),): 1})
+            case Unary("-", inner):
+                return self._sum(_Terms(), self.terms(inner, dtype), -1)
+            case Binary("+" | "-" as op, left, right):
+                sign = 1 if op == "+" else -1
+                return self._sum(self.terms(left, dtype), self.terms(right, dtype), sign)
+            case Binary("*", left, right):
+                return self._product(self.terms(left, dtype), self.terms(right, dtype))
+            case Binary("<<", left, Const(int(by))) if 0 <= by < 8 * DTYPES[dtype] - 1:
+                return self._product(self.terms(left, dtype), _Terms({(): 1 << by}))
+            case _:
+                return _Terms({(self._text(value),): 1})
+
+    def _widens(self, inner: Expr, dtype: str) -> bool:
+        """Whether a cast to a type changes no number, and arithmetic inside has that type."""
+        own = self.type_of(inner)
+        narrow = not is_float(own) and DTYPES[own] < DTYPES[dtype] and isinstance(inner, Access)
+        return own == dtype or (narrow and dtype in ("int32", "int64"))
+
+    def _text(self, value: Expr) -> str:
+        """A value whose outermost step is none of sums and products, its parts in normal form."""
+        inner = [Name(f"<{self.normal(p)}>") for p in parts(value)]
+        return str(with_children(value, inner)) if inner else str(value)
+
+    @staticmethod
+    def _sum(one: _Terms, other: _Terms, sign: int) -> _Terms:
+        found = _Terms(one)
+        for product, count in other.items():
+            found[product] += sign * count
+        return found
+
+    @staticmethod
+    def _product(one: _Terms, other: _Terms) -> _Terms:
+        if len(one) * len(other) > MOST_TERMS:
+            raise _TooLongError
+        found = _Terms()
+        for a, n in one.items():
+            for b, m in other.items():
+                found[(*sorted((*a, *b)),)] += n * m
+        return found

@@ -1,0 +1,178 @@
+"""Values said otherwise: parts with a name, equal parts, sums in two. The numbers stay."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import hwgen
+from hwgen.errors import HwgenError
+from hwgen.model.reference import run_reference
+from hwgen.passes.start import Start
+from hwgen.polyhedral.tree import rewriting
+from hwgen.polyhedral.tree.bind_expr import parts_to_bind
+from hwgen.polyhedral.tree.rewriting import equal
+from hwgen.spec.grammar import parse_expression
+from hwgen.spec.load import load_hardware
+from hwgen.spec.workload import Workload
+from hwgen.verify.data import draw_inputs
+from tests.sampling import examples
+
+ROOT = Path(__file__).resolve().parents[3]
+CHIP = load_hardware(ROOT / "hw_specs" / "vta.yaml")
+DTYPES = {"a": "int8", "b": "int8", "d": "int32", "u": "uint8", "f": "float32", "g": "int64"}
+
+
+def _workload(value: str, dtype: str = "int64") -> Workload:
+    tensors = {n: f"{t}[6]" for n, t in DTYPES.items() if f"{n}[" in value}
+    cast = value if dtype == "int32" else f"{dtype}({value})"
+    return hwgen.workload(
+        "said", tensors=tensors | {"c": f"{dtype}[6]"}, compute=[f"c[i] = {cast}"]
+    )
+
+
+def _same(one: Workload, other: Workload, seed: int) -> bool:
+    """Whether two workloads give the same of the same inputs; each may have some of its own."""
+    drawn = draw_inputs(one, seed)
+    drawn |= {n: a for n, a in draw_inputs(other, seed).items() if n not in drawn}
+    results = [run_reference(w, {t.name: drawn[t.name] for t in w.inputs}) for w in (one, other)]
+    return np.array_equal(results[0]["c"], results[1]["c"])
+
+
+@st.composite
+def values(draw: st.DrawFn, depth: int = 3) -> str:
+    """Integers of several types in sums, products and what is neither."""
+    if depth == 0 or draw(st.integers(0, 3)) == 0:
+        return draw(st.sampled_from(["a[i]", "b[i]", "d[i]", "u[i]", "3", "70000", "a[i]"]))
+    left, right = draw(values(depth - 1)), draw(values(depth - 1))
+    form = draw(
+        st.sampled_from(
+            [
+                "({} + {})",
+                "({} - {})",
+                "({} * {})",
+                "min({}, {})",
+                "(int32({}) + {})",
+                "int8({} - {})",
+            ]
+        )
+    )
+    return form.format(left, right)
+
+
+@given(values(), st.integers(0, 50), st.integers(0, 99))
+@settings(max_examples=examples(60), deadline=None)
+def test_parts_with_a_name_leave_the_numbers(value: str, which: int, seed: int) -> None:
+    try:
+        workload = _workload(value)
+    except HwgenError:
+        assume(False)
+        return
+    start = Start(workload, CHIP)
+    parts = parts_to_bind(start.schedule.state.stage["c"])
+    assume(parts)
+    part = parts[which % len(parts)]
+    made = start.edited(lambda s: s.bind_expr("c", str(part)))
+    assert len(made.workload.statements) == 2
+    assert _same(workload, made.workload, seed)
+
+
+@given(values(), values(), st.integers(0, 99))
+@settings(max_examples=examples(150), deadline=None)
+def test_what_is_proved_to_be_equal_is(one: str, other: str, seed: int) -> None:
+    """Over random values, and over pairs that are equal by construction."""
+    pairs = [
+        (one, other),
+        (f"{one} - {other}", f"-({other}) + {one}"),
+        (f"({one}) * ({other} + 3)", f"({one}) * ({other}) + ({one}) * 3"),
+        (f"({one}) << 2", f"({one}) * 4"),
+        (f"{one} + 40000", f"{one} + 32767 + 7233"),
+        (f"min({one}, {other}) + 1", f"min({other}, {one}) + 1"),
+        (f"int8({one} + {other})", f"int8({other} + {one})"),
+    ]
+    for left, right in pairs:
+        try:
+            if not equal(parse_expression(left), parse_expression(right), DTYPES):
+                continue
+            both = _workload(left), _workload(right)
+        except HwgenError:
+            continue
+        assert _same(*both, seed)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("a[i] + 40000", "a[i] + 32767 + 7233"),
+        ("a[i] << 2", "a[i] * 4"),
+        ("(a[i] - 3) * d[i]", "a[i] * d[i] - 3 * d[i]"),
+        ("-(a[i] - b[i])", "b[i] - a[i]"),
+        ("int32(a[i]) * int32(b[i])", "b[i] * a[i]"),
+        ("d[i] * 65536 * 65536", "d[i] * 0"),
+        ("int8(a[i] + b[i])", "int8(b[i] + a[i])"),
+        ("min(a[i] + b[i], d[i] + 0)", "min(b[i] + a[i], d[i] + 1 - 1)"),
+    ],
+)
+def test_what_is_proved(one: str, other: str) -> None:
+    assert equal(parse_expression(one), parse_expression(other), DTYPES)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("a[i] + 40000", "a[i] + 40001"),
+        ("a[i] + b[i]", "int8(a[i] + b[i])"),
+        ("int8(a[i] + b[i]) + 1", "a[i] + b[i] + 1"),
+        ("f[i] + f[i]", "f[i] * 2.0"),
+        ("(f[i] + f[i]) + f[i]", "f[i] + (f[i] + f[i])"),
+        ("int64(d[i]) * int64(d[i])", "int64(d[i] * d[i])"),
+        ("a[i] * 3 // 3", "a[i]"),
+        ("d[i] >> 1", "d[i] // 2 + 0"),
+        ("uint32(a[i]) + uint32(1)", "uint32(a[i] + 2)"),
+    ],
+)
+def test_what_is_not_proved(one: str, other: str) -> None:
+    assert not equal(parse_expression(one), parse_expression(other), DTYPES)
+
+
+def test_a_proof_that_forgets_a_sign_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = (parse_expression(x) for x in ("a[i] - b[i]", "a[i] + b[i]"))
+    assert not equal(one, other, DTYPES)
+    proof = rewriting._Proof  # pyright: ignore[reportPrivateUsage]
+    right = proof._sum  # pyright: ignore[reportPrivateUsage]
+
+    def unsigned(one: Counter[Any], other: Counter[Any], sign: int) -> Counter[Any]:
+        return right(one, other, abs(sign))
+
+    monkeypatch.setattr(proof, "_sum", staticmethod(unsigned))
+    assert equal(one, other, DTYPES)
+
+
+@pytest.mark.parametrize("number", [5, -3, 128])
+@pytest.mark.parametrize(
+    "product",
+    [
+        "(a[i, k] - {}) * w[k, j]",
+        "w[k, j] * (a[i, k] + {})",
+        "(a[i, k] - {}) * v[k]",
+        "(a[i, k] - {}) * z[j]",
+    ],
+)
+def test_sums_in_two_are_what_they_were(product: str, number: int) -> None:
+    """A factor of its own, one that moves with fewer loops, and one that the sum does not move."""
+    shapes = {"a": "int8[4, 9]", "w": "int8[9, 7]", "v": "int8[9]", "z": "int8[7]"}
+    workload = hwgen.workload(
+        "two",
+        tensors={n: t for n, t in shapes.items() if f"{n}[" in product} | {"c": "int32[4, 7]"},
+        compute=[{"do": f"c[i, j] += {product.format(number)}", "loops": {"i": 4, "j": 7, "k": 9}}],
+    )
+    made = Start(workload, CHIP).edited(lambda s: s.distribute("c"))
+    assert len(made.workload.statements) == 3
+    for seed in range(3):
+        assert _same(workload, made.workload, seed)
