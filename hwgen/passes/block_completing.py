@@ -151,7 +151,7 @@ def _with_slots(given: Schedule, made: TreeCompilation, options: SearchOptions) 
 class Completion:
     """A schedule to be completed, which goes on from a `start`; `known`: what was found for
     phases of which it says nothing, by their numbers and what they share; `matches`: of phases,
-    and of stages alone, that were matched; `matched`: the same for phases by what they share."""
+    and of stages alone, that were matched; `matched`: the same, by all that they depend on."""
 
     schedule: Schedule
     options: SearchOptions
@@ -161,7 +161,7 @@ class Completion:
         default_factory=dict[tuple[int, Sharing], Compilation]
     )
     matches: dict[str, list[Match]] = field(default_factory=dict[str, list[Match]])
-    matched: dict[object, tuple[Scop, list[Match]]] = field(
+    matched: dict[object, tuple[Scop, list[Match]] | HwgenError] = field(
         default_factory=dict[object, tuple[Scop, list[Match]]]
     )
 
@@ -305,10 +305,8 @@ class Completion:
             else:
                 scop = build_scop(phase.workload)
                 room = lane_room(made, scop, names)
-                key = number, sharing, tuple(room.items())
-                if key not in self.matched:
-                    self.matched[key] = self._matches(scop, sharing, room)
-                scop, match = self._chosen(f"phase {number}", *self.matched[key], choice)
+                named = f"phase {number}"
+                scop, match = self._chosen(named, *self._matches(scop, sharing, room), choice)
                 writer = _Block.of(made, scop, match, names, leaves, choice)
             storages = writer.tiling.match.selection.storages
             held |= {x.tensor: x.memory for x in storages if x.shape}
@@ -354,17 +352,37 @@ class Completion:
     def _matches(
         self, scop: Scop, sharing: Sharing, room: Mapping[str, int] | None = None
     ) -> tuple[Scop, list[Match]]:
-        """The first matches of a phase, or of a stage alone; `room`: iterations of each loop that
-        can be lanes, where loops have their places.
+        """The first matches of a phase, or of a stage alone, found once for each form of it;
+        `room`: iterations of each loop that can be lanes, where loops have their places.
 
         Raises:
             HwgenError: as `select`, `ranked_matches`.
         """
+        tensors = ((t.name, t.dtype, t.shape, t.role) for t in scop.workload.tensors)
+        key = (
+            (*map(str, scop.workload.statements),),
+            (*tensors,),
+            sharing,
+            room and (*room.items(),),
+        )
+        if key not in self.matched:
+            try:
+                self.matched[key] = scop, self._first_matches(scop, sharing, room)
+            except HwgenError as error:
+                self.matched[key] = error
+        found = self.matched[key]
+        if isinstance(found, HwgenError):
+            raise found
+        return found
 
+    def _first_matches(
+        self, scop: Scop, sharing: Sharing, room: Mapping[str, int] | None
+    ) -> list[Match]:
         def calls(match: Match) -> int:
             """Applications of the costliest operation, with as many lanes as there are."""
-            block = {n: size if room is None else min(size, room.get(n, 1))
-                     for n, size in match.blocks}  # fmt: skip
+            block = {
+                n: size if room is None else min(size, room.get(n, 1)) for n, size in match.blocks
+            }
             return max(
                 prod(-(-scop.extents[n] // block.get(n, 1)) for n in o.loops)
                 for o in match.selection.operations
@@ -378,7 +396,7 @@ class Completion:
             return calls(match), cover_bound(match, self.hardware).cycles, packed, str(match)
 
         # Not in the order in which the chip's file has its intrinsics.
-        return scop, sorted(found, key=rank)[:MATCHES]
+        return sorted(found, key=rank)[:MATCHES]
 
     def _chosen(
         self, name: str, scop: Scop, found: list[Match], choice: Choice
