@@ -161,9 +161,7 @@ class Completion:
         default_factory=dict[tuple[int, Sharing], Compilation]
     )
     matches: dict[str, list[Match]] = field(default_factory=dict[str, list[Match]])
-    matched: dict[object, tuple[Scop, list[Match]] | HwgenError] = field(
-        default_factory=dict[object, tuple[Scop, list[Match]]]
-    )
+    matched: dict[object, tuple[Scop, list[Match]] | HwgenError] = field(default_factory=lambda: {})
 
     def __post_init__(self) -> None:
         self.phases = split_phases(self.start.workload)
