@@ -22,7 +22,6 @@ from hwgen.model.bus import write_cycles
 from hwgen.model.closures import maker
 from hwgen.model.costs import CycleCosts
 from hwgen.passes.covering import REFUSALS
-from hwgen.passes.handovers import LITTLE
 from hwgen.passes.pieces import outermost, shared_loops
 from hwgen.passes.pipelining import busy_cycles
 from hwgen.passes.trees import TreeCompilation, compile_tree
@@ -72,12 +71,11 @@ class End:
 
 def interleaved(made: TreeCompilation) -> TreeCompilation:
     """The same kernel, or a faster one that stores the results of its last tile in pieces."""
-    least = (LITTLE - 1) * made.cycles
     for end in _ends(made):
         # A piece along the first indices is more in a row off chip.
         for _, *cut in shared_loops(made.schedule.state, end.source, end.target, end.band):
             cycles, sizes = end.pieces(end.extents[cut[0]])
-            if end.made + end.stored - cycles > least:
+            if end.made + end.stored > cycles:
                 other = _compiled(made, end, cut, sizes[:-1])
                 return made if other is None or other.cycles >= made.cycles else other
     return made

@@ -26,9 +26,6 @@ from hwgen.polyhedral.tree.weighing import WIDE
 from hwgen.spec.expression import DTYPES, Access, Cast, Expr
 from hwgen.spec.workload import Workload
 
-GAIN = 1.1
-"""A kernel with weights is looked for where its bound is so much lower: that is another search."""
-
 
 def surely_weighed(start: Start, units: UnitsOf, options: SearchOptions) -> Compilation | None:
     """A kernel with narrow integers weighed, of what takes longer without, whatever its schedule;
@@ -41,7 +38,7 @@ def surely_weighed(start: Start, units: UnitsOf, options: SearchOptions) -> Comp
         if sketch is None or sketch.scop is None:
             return None
         least = least_cycles(workload, hardware)
-        if GAIN * sketch.least < least:
+        if sketch.least < least:
             found = sketch.kernel(units, options, (least,))
             if found is not None and found.alone:
                 return replace(found, others=(build_scop(workload),))
@@ -58,7 +55,7 @@ def weighed_if_better(made: Compilation, units: UnitsOf, options: SearchOptions)
     if sketch is None:
         return made
     most = _measured(made, options)
-    worth = options.objective != "cycles" or (GAIN * sketch.least,) < most
+    worth = options.objective != "cycles" or (sketch.least,) < most
     found = sketch.kernel(units, options, most) if worth else None
     other = made.scop if found is not None else sketch.scop
     found = found or made

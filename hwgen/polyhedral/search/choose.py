@@ -56,9 +56,6 @@ SLACK = 1.25
 """Estimates above the best simulated cycles by this factor are not simulated; none above them where
 caches, which no simulation sees, are in both."""
 
-CLOSE = 1.01
-"""Cycles over the lower bound at which no better schedule is looked for."""
-
 REFINED, REFINEMENTS = 3, 4
 """How many of the best schedules of a short kernel, of alike ones one, are refined, and in how many
 steps."""
@@ -199,7 +196,7 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
                 break
             tried.add(candidate)
     for start in tried.leading()[:REFINED]:
-        if tried.ended() or not CLOSE * least < tried.cycles(tried.best) <= SHORT_KERNEL:
+        if tried.ended() or not least < tried.cycles(tried.best) <= SHORT_KERNEL:
             break
         tried.refine(*start)
     if through_caches(tried.hardware):
@@ -325,7 +322,7 @@ class _Tried(Generic[K]):
         below which none gets."""
         assert self.best is not None
         cycles = self.cycles(self.best)
-        close = cycles <= CLOSE * least
+        close = cycles <= least
         if self.objective == "cycles":
             return candidate.cycles <= self.slack * cycles and not close
         known = self.measure(self.best)[0]
