@@ -36,6 +36,10 @@ from hwgen.spec.workload import Statement, Tensor, Workload
 WORTH = 0.05
 """What two parts may save at least, of what they take, to be tried together."""
 
+ROOM = 1.5
+"""How much more than there is the buffers of two parts may take: blocks of both can be shorter, but
+not what stays on the chip for all blocks."""
+
 CompileUnits = Callable[[Workload], Compilation]
 """What compiles phases one after the other."""
 
@@ -59,6 +63,14 @@ class _Part:
     @property
     def shared(self) -> bool:
         return isinstance(self.made, TreeCompilation)
+
+    @cached_property
+    def room(self) -> Counter[str]:
+        """Entries of its buffers, by memory."""
+        taken: Counter[str] = Counter()
+        for buffer in self.made.program.buffers:
+            taken[buffer.memory] += buffer.entries
+        return taken
 
 
 def shared_if_better(
@@ -264,9 +276,18 @@ class _Network:
             if not crosses or left & between or (first.groups, second.groups) in self.in_vain:
                 continue
             saved = self._saved(first, second) / (first.made.cycles + second.made.cycles)
-            if saved > most:
+            if saved > most and self._may_fit(first, second):
                 best, most = (first, second), saved
         return best
+
+    def _may_fit(self, first: _Part, second: _Part) -> bool:
+        """Whether there may be room for blocks of both; phases that share no loops yet have buffers
+        as large as there is room."""
+        if not (first.shared and second.shared):
+            return True
+        room = {m.name: ROOM * m.capacity_entries for m in self.hardware.of_kind("scratchpad")}
+        both = first.room + second.room
+        return all(both[m] <= most for m, most in room.items())
 
     def _saved(self, first: _Part, second: _Part) -> float:
         """Cycles that two parts save together at most: what they take, less what the busiest unit
