@@ -292,6 +292,7 @@ def pool(
     average: bool,
     activation: int = 0,
     dtype: str = "int8",
+    batch: int = 1,
 ) -> bytes:
     """A pooling layer."""
     out = [
@@ -299,8 +300,8 @@ def pool(
         for n, k, s in zip(image[:2], window, strides, strict=True)
     ]
     tensors = [
-        scaled((1, *image), 0.1, -7, dtype),
-        scaled((1, *out, image[2]), 0.1, -7, dtype),
+        scaled((batch, *image), 0.1, -7, dtype),
+        scaled((batch, *out, image[2]), 0.1, -7, dtype),
     ]
     options = {
         "Padding": 0 if same else 1, "StrideH": strides[0], "StrideW": strides[1],

@@ -123,7 +123,8 @@ class Array:
     """One array of `elements`, for the code of a processor. `memory`: "" is an array from outside
     of the code, else a workspace. `extents` and `strides` (elements) of its storage dimensions;
     `slots` copies of that follow one another. `address_bytes`: in a memory that is one pool, or in
-    the room `within` which it lies. A room is an array of no tensor that holds others."""
+    the room `within` which it lies. A room is an array of no tensor that holds others. `shared`:
+    another array from outside may have its bytes."""
 
     name: str
     tensor: str
@@ -136,6 +137,7 @@ class Array:
     bank: int | None = None
     address_bytes: int | None = None
     within: str = ""
+    shared: bool = False
 
     @classmethod
     def whole(cls, name: str, dtype: str, shape: tuple[int, ...]) -> Array:

@@ -13,7 +13,8 @@ _ROUNDS = 64
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """Bytes that hold a value from step `first` to step `last`, both included."""
+    """Bytes that hold a value from moment `first` to moment `last`, both included. A step has two
+    moments: one before its output is written, and one from then on."""
 
     name: str
     bytes: int
@@ -21,8 +22,13 @@ class Live:
     first: int
     last: int
 
+    @property
+    def steps(self) -> tuple[int, int]:
+        """The first step and the last."""
+        return self.first // 2, self.last // 2
+
     def meets(self, other: Live) -> bool:
-        """Whether both are live at one step."""
+        """Whether both are live at one moment."""
         return self.first <= other.last and other.first <= self.last
 
 
@@ -40,7 +46,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """A plan. `bound`: bytes that are live at one step, so that no plan is smaller."""
+    """A plan. `bound`: bytes that are live at one moment, so that no plan is smaller."""
 
     places: tuple[Place, ...]
     bytes: int
@@ -61,7 +67,7 @@ def plan_arena(buffers: Sequence[Live]) -> Arena:
 
     The same buffers give the same plan. `check_arena` holds it.
     """
-    bound = max((_live_bytes(buffers, step) for step in {b.first for b in buffers}), default=0)
+    bound = max((_live_bytes(buffers, at) for at in {b.first for b in buffers}), default=0)
     best: tuple[Place, ...] = ()
     top: int | None = None
     for key in _ORDERS:
@@ -84,8 +90,8 @@ def plan_arena(buffers: Sequence[Live]) -> Arena:
     return arena
 
 
-def _live_bytes(buffers: Iterable[Live], step: int) -> int:
-    return sum(b.bytes for b in buffers if b.first <= step <= b.last)
+def _live_bytes(buffers: Iterable[Live], moment: int) -> int:
+    return sum(b.bytes for b in buffers if b.first <= moment <= b.last)
 
 
 _ORDERS: tuple[Callable[[Live], tuple[int, ...]], ...] = (
@@ -131,15 +137,20 @@ def check_arena(arena: Arena, buffers: Iterable[Live]) -> None:
             found.append(f"{one.live.name} leaves the arena")
         for other in arena.places[n + 1 :]:
             apart = one.end <= other.offset or other.end <= one.offset
-            steps = max(one.live.first, other.live.first), min(one.live.last, other.live.last)
-            if not apart and steps[0] <= steps[1]:
+            start = max(one.live.first, other.live.first)
+            if not apart and start <= min(one.live.last, other.live.last):
                 found.append(
-                    f"{one.live.name} and {other.live.name} share bytes at step {steps[0]}"
+                    f"{one.live.name} and {other.live.name} share bytes at step {start // 2}"
                 )
     if found:
-        raise HwgenError(
-            "H804",
-            "the plan of the arena is wrong",
-            found="\n".join(found[:10]),
-            repair="report the model, the chip and this message",
-        )
+        raise wrong_plan(found)
+
+
+def wrong_plan(found: Sequence[str]) -> HwgenError:
+    """H804."""
+    return HwgenError(
+        "H804",
+        "the plan of the arena is wrong",
+        found="\n".join(found[:10]),
+        repair="report the model, the chip and this message",
+    )

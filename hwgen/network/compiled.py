@@ -115,7 +115,7 @@ def compile_model(
         names, hardware, jobs=jobs, options=options, cached=cached, progress=progress
     )
     plan = plan_network(name, graph, hardware, layers, kernels)
-    return Network(plan, tuple(kernels.values()), engine, target)
+    return Network(plan, engine, target)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -127,8 +127,6 @@ class Network(Brief):
     """
 
     plan: Plan
-    kernels: tuple[LayerKernel, ...]
-    """Each once, however many layers share it."""
     wanted: Engine = "auto"
     target: Target = "host"
 
@@ -141,6 +139,11 @@ class Network(Brief):
     def layers(self) -> tuple[Step, ...]:
         """Its layers with their kernels, in order."""
         return self.plan.steps
+
+    @cached_property
+    def kernels(self) -> tuple[LayerKernel, ...]:
+        """Each once, however many layers share it."""
+        return tuple({step.kernel.name: step.kernel for step in self.plan.steps}.values())
 
     @cached_property
     def engine(self) -> Literal["c", "python"]:

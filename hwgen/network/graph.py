@@ -88,6 +88,11 @@ class Graph:
         """Tensors by name."""
         return {t.name: t for t in self.tensors}
 
+    @property
+    def channels_last(self) -> bool:
+        """Whether images have their channels behind their other dimensions, or after the batch."""
+        return self.format == "tflite"
+
     def check(self) -> None:
         """Refuse a graph whose operators cannot run in their order.
 

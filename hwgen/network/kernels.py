@@ -21,6 +21,7 @@ from hwgen.model.images import pack
 from hwgen.model.numeric import Array
 from hwgen.model.weights import images_of, weights_file
 from hwgen.network.byte_order import from_little_endian, little_endian
+from hwgen.network.in_place import of_code_alone, overwritable, read_first, sharing
 from hwgen.network.operators.layer import WEIGHTS, Computation
 from hwgen.passes.cache import ScheduleCache
 from hwgen.passes.compiled import Compiled
@@ -93,7 +94,9 @@ class LayerKernel:
     """A compiled kernel: `name`, its C function; `source`: the file with it, `model` the one that
     takes its place on a host (the same where the chip is a processor), `sources`: those that go
     with either; `status`: whether the function returns one; `foreign`: the spec whose text is in
-    it, where that is not trusted."""
+    it, where that is not trusted; `early`: inputs that nothing reads once the output is written;
+    `overwritable`: those that may have its bytes, if the kernel is emitted for that; `over`: those
+    that it is emitted for, and the output."""
 
     name: str
     files: Mapping[str, str]
@@ -108,6 +111,9 @@ class LayerKernel:
     figures: Figures
     workload: Workload
     program: Program
+    early: frozenset[str] = frozenset()
+    overwritable: frozenset[str] = frozenset()
+    over: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,16 +168,29 @@ def _compiled(work: _Work) -> LayerKernel | Diagnostic:
         workload = work.computation.workload(work.name)
         if not work.hardware.units:
             options = Options(seconds=work.options.seconds, one_workspace=True)
-            return _of_processor(compile_nest(workload, work.hardware, options=options))
+            made = compile_nest(workload, work.hardware, options=options)
+            return _of_processor(made.program, made.hardware, made.workload, _figures(made))
         made = compile_workload(workload, work.hardware, replace(work.options, cache=cache))
         check_compiled(made)
-        return _of_units(made)
+        return _of_units(made.program, made.hardware, made.workload, _figures(made))
     except HwgenError as error:
         return error.diagnostic
 
 
-def _of_units(made: Compiled) -> LayerKernel:
-    emitted = emit_firmware(made.program, made.hardware, made.workload)
+def written_over(
+    kernel: LayerKernel, tensors: frozenset[str], hardware: HardwareSpec
+) -> LayerKernel:
+    """The kernel for calls in which some inputs and the output may have the same bytes."""
+    program = sharing(kernel.program, tensors)
+    emit = _of_units if hardware.units else _of_processor
+    made = emit(program, hardware, kernel.workload, kernel.figures)
+    return replace(made, program=kernel.program, over=tensors)
+
+
+def _of_units(
+    program: Program, hardware: HardwareSpec, workload: Workload, figures: Figures
+) -> LayerKernel:
+    emitted = emit_firmware(program, hardware, workload)
     plan, source = emitted.plan, emitted.source
     own, name = plan.workspace, source.function
     assert own is not None
@@ -195,17 +214,22 @@ def _of_units(made: Compiled) -> LayerKernel:
             arguments.append(
                 Argument(tensor.name, tensor.dtype, plan.alignment, False, images, size)
             )
+    alone = of_code_alone(plan)
+    outputs = {t.name for t in plan.outputs}
+    over = overwritable(workload) & alone if outputs <= alone else frozenset[str]()
     return LayerKernel(
         name, files, f"{name}.c", f"{name}_model.c", extra, tuple(arguments), own.bytes,
-        own.alignment, True, source.foreign, _figures(made), made.workload, made.program,
+        own.alignment, True, source.foreign, figures, workload, program, read_first(plan), over,
     )  # fmt: skip
 
 
-def _of_processor(made: Compiled) -> LayerKernel:
-    (code,) = made.program.codes
-    emitted = emit_nest_firmware(code, made.hardware, made.workload)
+def _of_processor(
+    program: Program, hardware: HardwareSpec, workload: Workload, figures: Figures
+) -> LayerKernel:
+    (code,) = program.codes
+    emitted = emit_nest_firmware(code, hardware, workload)
     source, name = emitted.source, emitted.source.function
-    file = f"{name}{made.hardware.machine.suffix}"
+    file = f"{name}{hardware.machine.suffix}"
     arguments = tuple(
         Argument(p.name, p.dtype, max(p.align, DTYPES[p.dtype]), p in source.outputs)
         for p in (*source.inputs, *source.outputs)
@@ -213,7 +237,7 @@ def _of_processor(made: Compiled) -> LayerKernel:
     return LayerKernel(
         name, {file: source.c, f"{name}.h": source.header}, file, file, (), arguments,
         emitted.room.bytes, emitted.room.alignment if emitted.room.bytes else 1, False,
-        source.foreign, _figures(made), made.workload, made.program,
+        source.foreign, figures, workload, program, frozenset(), overwritable(workload),
     )  # fmt: skip
 
 

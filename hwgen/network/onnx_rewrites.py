@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from hwgen.network.graph import Graph, Operator, Tensor
+from hwgen.network.operators.elementwise import expression
+from hwgen.network.operators.from_onnx import FUNCTIONS
 from hwgen.network.operators.layer import UnsupportedError
-from hwgen.network.operators.onnx_elementwise import UNARY, activation
+from hwgen.network.operators.statements import Statements
 
 Floats = npt.NDArray[np.float64]
 
@@ -23,35 +24,15 @@ FUSING = frozenset({
 
 
 def rewritten(graph: Graph) -> Graph:
-    """A graph with one output an operator, scales and shifts of channels folded into the weights
-    before them, and activations fused into what they read."""
-    return _fused(_scaled(_split(graph)))
+    """A graph with scales and shifts of channels folded into the weights before them, and
+    activations fused into what they read."""
+    return _fused(_scaled(graph))
 
 
 def _readers(graph: Graph) -> Counter[str]:
     found = Counter(n for o in graph.operators for n in o.inputs)
     found.update(graph.outputs)
     return found
-
-
-def _split(graph: Graph) -> Graph:
-    """An operator for each output that is read; `output` is its number."""
-    read = _readers(graph)
-
-    def parts(operator: Operator) -> Iterator[Operator]:
-        start = 0
-        for number, name in enumerate(operator.outputs):
-            if read[name] or len(operator.outputs) == 1:
-                found = {**operator.attributes, "output": number, "start": start}
-                yield replace(operator, outputs=(name,), attributes=found)
-            if operator.kind == "Split":
-                axis = operator.attributes.get("axis", 0)
-                assert isinstance(axis, int)
-                start += graph.tensor[name].shape[axis]
-
-    several = ("LayerNormalization", "Split")
-    made = [p for o in graph.operators for p in (parts(o) if o.kind in several else (o,))]
-    return replace(graph, operators=tuple(made))
 
 
 # --- scales and shifts of channels ----------------------------------------------------------------
@@ -162,15 +143,15 @@ def _fused(graph: Graph) -> Graph:
     for operator in graph.operators:
         x = next(iter(operator.inputs), "")
         at = last.get(x, -1)
-        if operator.kind in UNARY and at >= 0 and read[x] == 1:
+        if operator.kind in FUNCTIONS and at >= 0 and read[x] == 1:
             before = made[at]
-            if before.kind in FUSING and "activation" not in before.attributes:
+            if before.kind in FUSING and "fused" not in before.attributes:
                 try:
-                    said = activation(graph, operator)
+                    said = expression(Statements(graph, operator), FUNCTIONS[operator.kind])
                 except UnsupportedError:
                     said = ""  # The table refuses it by itself.
                 if said:
-                    found = {**before.attributes, "activation": said}
+                    found = {**before.attributes, "fused": said}
                     made[at] = replace(before, outputs=operator.outputs, attributes=found)
                     last[operator.outputs[0]] = at
                     continue

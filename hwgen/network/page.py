@@ -52,8 +52,7 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Table:
 def _buffers(net: Network) -> Table:
     label = buffer_labels(net)
     rows = [
-        (label[p.live.name], p.offset, p.live.bytes, p.live.first, p.live.last)
-        for p in net.plan.arena.places
+        (label[p.live.name], p.offset, p.live.bytes, *p.live.steps) for p in net.plan.arena.places
     ]
     return _table(("buffer", "offset", "bytes", "first layer", "last layer"), rows)
 
@@ -111,7 +110,7 @@ def _arena_figure(net: Network) -> Figure:
         live = place.live
         return (
             f"<b>{label[live.name]}</b><br>bytes {place.offset:,} to {place.end - 1:,}: "
-            f"{live.bytes:,}<br>layers {live.first} to {live.last}"
+            f"{live.bytes:,}<br>layers {live.steps[0]} to {live.steps[1]}"
         )
 
     role = {p.live.name: _role(net, p.live.name) for p in places}
@@ -119,7 +118,13 @@ def _arena_figure(net: Network) -> Figure:
     traces: list[Json] = []
     for name, colour in paint.items():
         lives = [
-            (p.live.first - 0.5, p.live.last - p.live.first + 1, p.offset, p.live.bytes, told(p))
+            (
+                p.live.first / 2 - 0.5,
+                (p.live.last - p.live.first + 1) / 2,
+                p.offset,
+                p.live.bytes,
+                told(p),
+            )
             for p in places
             if role[p.live.name] == name
         ]
@@ -133,7 +138,7 @@ def _arena_figure(net: Network) -> Figure:
 
 def _role(net: Network, buffer: str) -> str:
     plan = net.plan
-    ends = {plan.buffer[name] for name in (*plan.graph.inputs, *plan.graph.outputs)}
+    ends = {plan.place[plan.buffer[name]] for name in (*plan.graph.inputs, *plan.graph.outputs)}
     if buffer in {step.workspace for step in plan.steps}:
         return "workspaces"
     return "inputs and outputs" if buffer in ends else "tensors between layers"

@@ -112,9 +112,12 @@ def buffer_labels(net: Network) -> Mapping[str, str]:
     """Short names of the arena's buffers: models have long ones."""
     plan = net.plan
     found = {step.workspace: step.workspace for step in plan.steps}
-    found |= {plan.buffer[name]: f"input {n}" for n, name in enumerate(plan.graph.inputs)}
+    values = {plan.buffer[name]: f"input {n}" for n, name in enumerate(plan.graph.inputs)}
     for step in plan.steps:
-        found.setdefault(plan.buffer[step.layer.output[1]], f"output of layer {step.number}")
+        values.setdefault(plan.buffer[step.layer.output[1]], f"output of layer {step.number}")
+    for value, label in values.items():
+        place = plan.place[value]
+        found[place] = f"{found[place]}, {label}" if place in found else label
     return found
 
 
@@ -126,7 +129,7 @@ def arena_table(net: Network) -> tuple[list[str], list[list[Cell]]]:
     rows: list[list[Cell]] = []
     for place in net.plan.arena.places:
         live = place.live
-        first, end = (n * width // (last + 1) for n in (live.first, live.last))
+        first, end = (n * width // (last + 1) for n in live.steps)
         bar = "." * first + "#" * (end - first + 1) + "." * (width - 1 - end)
         rows.append([place.offset, live.bytes, label[live.name], bar])
     return ["offset", "bytes", "buffer", f"live in layers 0 to {last}"], rows
@@ -178,8 +181,8 @@ def report_record(net: Network) -> Record:
                 "buffer": place.live.name,
                 "offset": place.offset,
                 "bytes": place.live.bytes,
-                "first_layer": place.live.first,
-                "last_layer": place.live.last,
+                "first_layer": place.live.steps[0],
+                "last_layer": place.live.steps[1],
             }
             for place in arena.places
         ],

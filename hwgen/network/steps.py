@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hwgen.network.arena import Arena, Live, plan_arena
+from hwgen.network.arena import Arena, Live, plan_arena, wrong_plan
 from hwgen.network.graph import Graph
-from hwgen.network.kernels import LayerKernel
+from hwgen.network.kernels import LayerKernel, written_over
 from hwgen.network.operators.layer import Computation, Layer
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.shown import Brief
@@ -29,7 +29,8 @@ class Step(Brief):
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """`buffer`: by activation, the buffer of the arena that holds it."""
+    """`buffer`: by activation, the value that it is; `place`: by value, the buffer of the arena
+    that holds it, which several have that layers write over each other."""
 
     name: str
     graph: Graph
@@ -37,10 +38,11 @@ class Plan:
     steps: tuple[Step, ...]
     arena: Arena
     buffer: Mapping[str, str]
+    place: Mapping[str, str]
 
     def offset(self, tensor: str) -> int:
         """Bytes from the arena's start to an activation."""
-        return self.arena.offset(self.buffer[tensor])
+        return self.arena.offset(self.place[self.buffer[tensor]])
 
 
 def plan_network(
@@ -50,41 +52,131 @@ def plan_network(
     layers: tuple[Layer, ...],
     kernels: Mapping[Computation, LayerKernel],
 ) -> Plan:
-    """The steps of a network, and its arena."""
+    """The steps of a network, and its arena: layers write over their inputs if that makes it
+    smaller."""
+    buffer = {name: name for name in graph.inputs}
+    for layer in layers:
+        made = layer.output[1]
+        # Another name of a tensor has its bytes.
+        buffer[made] = made if layer.computation else buffer[layer.inputs[0][1]]
+    steps = _steps(layers, kernels)
+    place = {value: value for value in buffer.values()}
+    arena = plan_arena(_live(graph, steps, buffer, place))
+    over, taken = _overwritten(graph, steps, buffer)
+    smaller = plan_arena(_live(graph, steps, buffer, taken))
+    if smaller.bytes < arena.bytes:
+        made = {c: written_over(kernels[c], own, hardware) for c, own in over.items()}
+        steps, place, arena = _steps(layers, {**kernels, **made}), taken, smaller
+    plan = Plan(name, graph, hardware, tuple(steps), arena, buffer, place)
+    check_values(plan)
+    return plan
+
+
+def check_values(plan: Plan) -> None:
+    """Hold, byte by byte, that each layer finds its inputs in the arena, and the caller its
+    outputs.
+
+    Raises:
+        HwgenError: H804, a defect of hwgen.
+    """
+    held: dict[str, range] = {}
+    found: list[str] = []
+
+    def put(value: str, size: int, offset: int) -> None:
+        """Write bytes; what was in them is gone."""
+        own = range(offset, offset + size)
+        for other, there in [*held.items()]:
+            if max(own.start, there.start) < min(own.stop, there.stop):
+                del held[other]
+        held[value] = own
+
+    def demand(tensor: str, who: str) -> None:
+        offset, size = plan.offset(tensor), plan.graph.tensor[tensor].bytes
+        if held.get(plan.buffer[tensor]) != range(offset, offset + size):
+            found.append(f"{who} does not find {tensor}")
+
+    def write(tensor: str) -> None:
+        put(plan.buffer[tensor], plan.graph.tensor[tensor].bytes, plan.offset(tensor))
+
+    for name in plan.graph.inputs:
+        write(name)
+    for step in plan.steps:
+        kernel, (made, tensor), who = step.kernel, step.layer.output, f"layer {step.number}"
+        if step.workspace:
+            put("workspace", kernel.workspace_bytes, plan.arena.offset(step.workspace))
+        for _, given in step.layer.inputs:
+            demand(given, who)
+        write(tensor)
+        used = [(own, given) for own, given in step.layer.inputs if own not in kernel.early]
+        for own, given in used:
+            over = {own, made} <= kernel.over and plan.offset(given) == plan.offset(tensor)
+            if not over:
+                demand(given, who)
+        if step.workspace and "workspace" not in held:
+            found.append(f"{who} writes its output into its workspace")
+    for name in plan.graph.outputs:
+        demand(name, "the caller")
+    if found:
+        raise wrong_plan(found)
+
+
+def _steps(layers: Sequence[Layer], kernels: Mapping[Computation, LayerKernel]) -> list[Step]:
     steps: list[Step] = []
     for layer in layers:
         if layer.computation is not None:
             kernel, number = kernels[layer.computation], len(steps)
             room = f"workspace {number}" if kernel.workspace_bytes else ""
             steps.append(Step(number, layer, kernel, room))
-    buffer = {name: name for name in graph.inputs}
-    for layer in layers:
-        made = layer.output[1]
-        # Another name of a tensor has its bytes.
-        buffer[made] = made if layer.computation else buffer[layer.inputs[0][1]]
-    arena = plan_arena(_live(graph, steps, buffer))
-    return Plan(name, graph, hardware, tuple(steps), arena, buffer)
+    return steps
 
 
-def _live(graph: Graph, steps: list[Step], buffer: Mapping[str, str]) -> list[Live]:
-    """The activations and workspaces with the steps over which they are live."""
-    first = {buffer[name]: 0 for name in graph.inputs}
+def _overwritten(
+    graph: Graph, steps: Sequence[Step], buffer: Mapping[str, str]
+) -> tuple[dict[Computation, frozenset[str]], dict[str, str]]:
+    """By computation, the tensors that have the same bytes in some of its layers; by value, the
+    first of those that follow each other in the same bytes."""
+    last = {buffer[tensor]: s.number for s in steps for _, tensor in s.layer.inputs}
+    last |= {buffer[name]: len(steps) for name in graph.outputs}
+    over: dict[Computation, frozenset[str]] = {}
+    place = {value: value for value in buffer.values()}
+    for step in steps:
+        layer, kernel = step.layer, step.kernel
+        given = {own: buffer[tensor] for own, tensor in layer.inputs}
+        for value in dict.fromkeys(given.values()):
+            names = {n for n, v in given.items() if v == value}
+            if names <= kernel.overwritable and last[value] == step.number:
+                made, tensor = layer.output
+                place[buffer[tensor]] = place[value]
+                assert layer.computation is not None
+                before = over.get(layer.computation, frozenset())
+                over[layer.computation] = before | names | {made}
+                break
+    return over, place
+
+
+def _live(
+    graph: Graph, steps: Sequence[Step], buffer: Mapping[str, str], place: Mapping[str, str]
+) -> list[Live]:
+    """The activations and workspaces with the moments over which they are live: each step has one
+    before its output is written, and one from then on."""
+    first = {place[buffer[name]]: 0 for name in graph.inputs}
     last = dict(first)
     align: dict[str, int] = {}
     found: list[Live] = []
     for step in steps:
-        kernel, layer = step.kernel, step.layer
-        names = {own: buffer[tensor] for own, tensor in (*layer.inputs, layer.output)}
-        first.setdefault(names[layer.output[0]], step.number)
+        kernel, layer, start, end = step.kernel, step.layer, 2 * step.number, 2 * step.number + 1
+        names = {own: place[buffer[tensor]] for own, tensor in (*layer.inputs, layer.output)}
+        first.setdefault(names[layer.output[0]], end)
         for argument in kernel.arguments:
             if argument.tensor in names:
                 held = names[argument.tensor]
                 align[held] = max(align.get(held, 1), argument.align)
-        last |= dict.fromkeys(names.values(), step.number)
+        last |= {held: start for own, held in names.items() if own in kernel.early}
+        last |= {held: end for own, held in names.items() if own not in kernel.early}
         if step.workspace:
             size, at = kernel.workspace_bytes, kernel.workspace_align
-            found.append(Live(step.workspace, size, at, step.number, step.number))
-    last |= {buffer[name]: max(len(steps) - 1, 0) for name in graph.outputs}
+            found.append(Live(step.workspace, size, at, start, end))
+    last |= {place[buffer[name]]: max(2 * len(steps) - 1, 0) for name in graph.outputs}
     for name, start in first.items():
         size = graph.tensor[name].bytes
         found.append(Live(name, size, align.get(name, 1), start, last[name]))

@@ -17,8 +17,8 @@ from hwgen.model.numeric import Array
 from hwgen.model.reference import run_reference
 from hwgen.network.graph import Graph
 from hwgen.network.onnx_reader import read_onnx
+from hwgen.network.operators.from_onnx import ONNX
 from hwgen.network.operators.layer import Layer
-from hwgen.network.operators.onnx_table import ONNX
 from hwgen.network.operators.table import layers_of
 
 

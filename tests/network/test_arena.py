@@ -62,7 +62,7 @@ def test_a_right_plan_passes() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (replace(RIGHT, places=(Place(A, 0), Place(B, 4))), "share bytes at step 2"),
+        (replace(RIGHT, places=(Place(A, 0), Place(B, 4))), "share bytes at step 1"),
         (replace(RIGHT, places=(Place(A, 0), Place(B, 9))), "not aligned"),
         (replace(RIGHT, bytes=15), "leaves the arena"),
         (replace(RIGHT, places=(Place(A, 0),)), "without a place"),

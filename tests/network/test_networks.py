@@ -370,11 +370,11 @@ def test_the_page(folder: Path) -> None:
         for x, width, base, size in zip(t["x"], t["width"], t["base"], t["y"], strict=True)
     )
     assert drawn == sorted(
-        (p.live.first, p.live.last - p.live.first + 1, p.offset, p.live.bytes)
+        (p.live.first / 2, (p.live.last - p.live.first + 1) / 2, p.offset, p.live.bytes)
         for p in net.plan.arena.places
     )
     bars = [line.split()[-1] for line in report_text(net).split("\n\n")[2].splitlines()[2:]]
-    lives = [(p.live.first, p.live.last) for p in net.plan.arena.places]
+    lives = [p.live.steps for p in net.plan.arena.places]
     assert [(b.index("#"), b.rindex("#")) for b in bars] == lives
 
 

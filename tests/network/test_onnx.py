@@ -20,8 +20,8 @@ from hwgen.network import compiled
 from hwgen.network.compiled import compile_model, read_graph
 from hwgen.network.graph import Graph
 from hwgen.network.onnx_reader import read_onnx
-from hwgen.network.operators.onnx_elementwise import ERF_ERROR
-from hwgen.network.operators.onnx_table import ONNX
+from hwgen.network.operators.elementwise import ERF_ERROR
+from hwgen.network.operators.from_onnx import ONNX
 from hwgen.network.operators.table import layers_of
 from tests.sampling import tiered
 
@@ -83,7 +83,7 @@ def test_a_graph(tmp_path: Path) -> None:
         "Gemm (operator 5, g)", "Softmax (operator 6, y)",
     ]  # fmt: skip
     assert graph.operators[0].outputs == ("r",)
-    assert graph.operators[0].attributes["activation"] == "max({0}, 0.0)"
+    assert graph.operators[0].attributes["fused"] == "max({0}, 0.0)"
 
 
 @pytest.mark.skipif(not have_compiler(), reason="no C compiler")
@@ -175,7 +175,7 @@ def test_the_error_function(tmp_path: Path) -> None:
     path = saved(tmp_path / "net.onnx", nodes, x.shape, x.shape, {})
     (layer,) = layers_of(read_graph(path))
     assert layer.computation is not None
-    found = run_reference(layer.computation.workload("one"), {"x": x})["y"].astype(np.float64)
+    found = run_reference(layer.computation.workload("one"), {"a": x})["y"].astype(np.float64)
     exact = np.array([erf(v) for v in x.tolist()])
     # The last operations round by some units in the last place of 1.
     assert float(np.abs(found - exact).max()) < ERF_ERROR + 8 * 2.0**-24

@@ -5,6 +5,7 @@ The layers' statements are executed by the reference, which sees no chip.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,11 @@ import pytest
 
 from hwgen.errors import HwgenError
 from hwgen.model.reference import run_reference
-from hwgen.network.graph import Graph, Operator
-from hwgen.network.operators.rescaling import Rescaling, quantised_multiplier, rounded
-from hwgen.network.operators.table import OPERATORS, layers_of
+from hwgen.network.graph import Graph
+from hwgen.network.operators.from_tflite import OPERATORS
+from hwgen.network.operators.rescaling import Fixed, quantised_multiplier, rounded
+from hwgen.network.operators.statements import Axis
+from hwgen.network.operators.table import layers_of
 from hwgen.network.operators.tables import (
     _FRACTION,  # pyright: ignore[reportPrivateUsage]
     _lines,  # pyright: ignore[reportPrivateUsage]
@@ -173,12 +176,12 @@ def test_a_wrong_bit_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """One half less in the last shift, in one of the cases, changes an output."""
     content = cases()["conv2d point"]
     graph, runtime = read(content, tmp_path), Runtime(content)
-    right = Rescaling.last
+    right = Fixed.value
 
-    def wrong(self: Rescaling, operator: Operator, value: str, at: str, channel: str) -> str:
-        return right(self, operator, value, at, channel).replace("- select", "- 1 - select")
+    def wrong(self: Fixed, axes: Sequence[Axis], channels: Sequence[Axis]) -> str:
+        return right(self, axes, channels).replace("- select", "- 1 - select")
 
-    monkeypatch.setattr(Rescaling, "last", wrong)
+    monkeypatch.setattr(Fixed, "value", wrong)
     given = [inputs_of(graph, seed) for seed in range(10)]
     assert not all(np.array_equal(computed(graph, g)[0], runtime(*g)) for g in given)
 

@@ -196,12 +196,19 @@ class _File:
         )
         if self.room.pointer:
             return firmware_header(
-                self.name, summary, self.room, [d for _, d in self.constants()], shown,
-                self._signature(own=False),
+                self.name, summary, self.room, [d for _, d in self.constants()],
+                f"{shown}: row-major, {self._overlaps()}", self._signature(own=False),
             )  # fmt: skip
-        body = [f"/* {shown}: row-major, none overlaps another. */"]
+        body = [f"/* {shown}: row-major, {self._overlaps()}. */"]
         body += [f"{self._signature(own=False)};"]
         return framed(self.name, [f"/* {comment(summary)} */"], ["<stdint.h>"], body)
+
+    def _overlaps(self) -> str:
+        shared = [self.program.array[n] for n in self.arrays if self.program.array[n].shared]
+        if not shared:
+            return "none overlaps another"
+        names = " and ".join(self.identifiers.buffer(a.name) for a in shared)
+        return f"none overlaps another, but {names} may be the same"
 
     # The function that the caller calls
 
@@ -216,7 +223,8 @@ class _File:
         word = "restrict " if self.processor.language == "c" else "__restrict__ "
         const = "const " if read or buffer.role == "input" else ""
         kind = C_TYPES[buffer.dtype]
-        return f"{const}{kind} *{word if restrict else ''}{self.identifiers.buffer(buffer.name)}"
+        alone = restrict and not buffer.shared
+        return f"{const}{kind} *{word if alone else ''}{self.identifiers.buffer(buffer.name)}"
 
     def _host_body(self) -> list[str]:
         code, host = self.hardware.code, self.host

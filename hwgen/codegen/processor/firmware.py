@@ -121,7 +121,7 @@ def firmware_header(
     name: str, summary: str, given: Room, constants: Sequence[str], shown: str, signature: str
 ) -> str:
     """The header of a kernel that works in a workspace; `constants`: declarations of what is
-    compiled in; `shown`: the tensors of the `signature`."""
+    compiled in; `shown`: what is true of the tensors of the `signature`."""
     files = [f"{name}.c", *([f"{name}_weights.c"] if constants else [])]
     head = [
         f"/* {comment(summary)}",
@@ -140,7 +140,7 @@ def firmware_header(
         body += [f"/* Compiled in: {name}_weights.c. */"]
         body += [*(f"extern {declaration};" for declaration in constants), ""]
     body += [
-        f"/* {shown}: row-major, none overlaps another.",
+        f"/* {shown}.",
         *workspace_rule(name, given.pointer, given.bytes),
     ]
     body[-1] += " */"

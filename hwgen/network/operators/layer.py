@@ -3,15 +3,16 @@ its input."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from hwgen.model.numeric import Array
-from hwgen.network.graph import Graph, Operator, Tensor
+from hwgen.network.graph import Operator, Tensor
 from hwgen.spec.load import parse_workload
+from hwgen.spec.typecheck import integer_range
 from hwgen.spec.workload import Workload
 
 WEIGHTS = "w"
@@ -76,14 +77,6 @@ class Layer:
     inexact: Mapping[str, float | Floats] = field(default_factory=dict[str, "float | Floats"])
 
 
-def alias(graph: Graph, operator: Operator) -> Layer:
-    """The first input as it is, in another shape."""
-    given, made = tensors(graph, operator, 1)[0], result(graph, operator)
-    need(given.bytes == made.bytes and given.dtype == made.dtype, "another number of elements")
-    need(given.quantisation == made.quantisation, "another scale than its input")
-    return Layer(operator, None, (("x", given.name),), ("y", made.name))
-
-
 # --- questions that every entry asks --------------------------------------------------------------
 
 
@@ -97,48 +90,13 @@ def need(condition: bool, otherwise: str) -> None:
         raise UnsupportedError(otherwise)
 
 
-def tensors(graph: Graph, operator: Operator, count: int) -> tuple[Tensor, ...]:
-    """The first inputs, all present.
+def agree(condition: bool) -> None:
+    """Refuse shapes that are not the operator's.
 
     Raises:
-        UnsupportedError: where one is missing.
+        UnsupportedError: where the condition does not hold.
     """
-    given = operator.inputs[:count]
-    need(len(given) == count and all(given), f"fewer than {count} inputs")
-    return tuple(graph.tensor[name] for name in given)
-
-
-def result(graph: Graph, operator: Operator) -> Tensor:
-    """The one output.
-
-    Raises:
-        UnsupportedError: where there are several.
-    """
-    need(len(operator.outputs) == 1, f"{len(operator.outputs)} outputs")
-    return graph.tensor[operator.outputs[0]]
-
-
-def constant(tensor: Tensor, words: str) -> Array:
-    """The values of a constant.
-
-    Raises:
-        UnsupportedError: where the model computes it.
-    """
-    need(tensor.data is not None, f"{words} that are computed")
-    assert tensor.data is not None
-    return tensor.data
-
-
-def integers(operator: Operator, name: str, count: int) -> tuple[int, ...]:
-    """An attribute of so many integers, all positive or zero.
-
-    Raises:
-        UnsupportedError: where there is none.
-    """
-    found = operator.attributes.get(name)
-    need(isinstance(found, tuple) and len(found) == count and min(found) >= 0, f"no {name}")
-    assert isinstance(found, tuple)
-    return found
+    need(condition, "shapes that do not agree")
 
 
 def same_type(*given: Tensor) -> str:
@@ -154,10 +112,15 @@ def same_type(*given: Tensor) -> str:
     return first
 
 
-def limits_of(dtype: str) -> tuple[int, int]:
-    """The least and the greatest number of an integer type."""
-    found = np.iinfo(dtype)
-    return int(found.min), int(found.max)
+def need_float(*tensors: Tensor) -> str:
+    """The type of tensors of floats.
+
+    Raises:
+        UnsupportedError: of other types.
+    """
+    for tensor in tensors:
+        need(tensor.dtype in ("float32", "float64"), f"{tensor.dtype} {tensor.name}")
+    return tensors[0].dtype
 
 
 def scale_of(tensor: Tensor) -> tuple[float, int]:
@@ -172,7 +135,7 @@ def scale_of(tensor: Tensor) -> tuple[float, int]:
     assert given is not None
     need(not given.per_channel, f"a scale per channel of {tensor.name}")
     (scale,), (zero,) = given.scales, given.zero_points
-    low, high = (0, 0) if tensor.dtype == "int16" else limits_of(tensor.dtype)
+    low, high = (0, 0) if tensor.dtype == "int16" else integer_range(tensor.dtype)
     need(0.0 < scale < float("inf") and low <= zero <= high, f"the scale of {tensor.name}")
     return scale, zero
 
@@ -186,55 +149,3 @@ def same_scale(first: Tensor, *others: Tensor) -> None:
     for other in others:
         need(other.dtype == first.dtype, f"{other.dtype} {other.name}")
         need(other.quantisation == first.quantisation, f"another scale of {other.name}")
-
-
-# --- layers of a few statements -------------------------------------------------------------------
-
-
-def typed(dtype: str, extents: Sequence[int]) -> str:
-    """The type of a tensor as workloads write it."""
-    return f"{dtype}[{', '.join(map(str, extents))}]"
-
-
-def stated(
-    operator: Operator,
-    given: Mapping[str, tuple[Tensor, Sequence[int]]],
-    between: Mapping[str, str],
-    made: tuple[Tensor, Sequence[int]],
-    compute: Sequence[str | Loops],
-    constants: Mapping[str, Array] | None = None,
-) -> Layer:
-    """A layer of statements that write `y`. `given`, `made`: tensors of the model, by their names
-    in the statements, in the shapes that these see; `between`: types of intermediates;
-    `constants`: values that are not in the model."""
-    values = dict(constants or {})
-    values |= {n: np.reshape(t.data, e) for n, (t, e) in given.items() if t.data is not None}
-    types = {n: typed(t.dtype, e) for n, (t, e) in given.items()}
-    types |= {n: typed(str(v.dtype), v.shape) for n, v in (constants or {}).items()}
-    inputs = {n: t.name for n, (t, _) in given.items() if t.data is None}
-    output, extents = made
-    computation = Computation(
-        operator.kind,
-        (),
-        (*((n, types[n]) for n in inputs), *between.items(), ("y", typed(output.dtype, extents))),
-        tuple((n, types[n]) for n in values),
-        tuple(compute),
-    )
-    return Layer(operator, computation, tuple(inputs.items()), ("y", output.name), values)
-
-
-Kind = tuple[int, ...]
-
-
-def merged(
-    extents: Sequence[int], kinds: Sequence[Kind | None], otherwise: Kind = ()
-) -> list[tuple[int, Kind]]:
-    """Dimensions with their kinds: adjacent ones of one kind as one, those of none left out;
-    `otherwise`: the kind of the only one where none is left."""
-    found: list[tuple[int, Kind]] = []
-    for extent, kind in zip(extents, kinds, strict=True):
-        if kind is not None and found and kind == found[-1][1]:
-            found[-1] = (found[-1][0] * extent, kind)
-        elif kind is not None:
-            found.append((extent, kind))
-    return found or [(1, otherwise)]

@@ -2,55 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 from hwgen.errors import HwgenError, Location
 from hwgen.network.graph import Graph, Operator
-from hwgen.network.operators import elementwise, moving, pooling, products, tables
-from hwgen.network.operators.layer import Layer, UnsupportedError, alias, need
-from hwgen.network.operators.onnx_table import ONNX
-from hwgen.network.operators.softmax import softmax
+from hwgen.network.operators.from_onnx import ONNX
+from hwgen.network.operators.from_tflite import OPERATORS
+from hwgen.network.operators.layer import Layer, UnsupportedError
+from hwgen.network.operators.statements import Statements
 from hwgen.spec.expression import DTYPES
 
-Entry = Callable[[Graph, Operator], Layer | tuple[Layer, ...]]
-"""A layer for each output."""
-
-OPERATORS: Mapping[str, Entry] = {
-    "add": elementwise.add,
-    "average_pool2d": pooling.average_pool2d,
-    "concatenation": moving.concatenation,
-    "conv2d": products.conv2d,
-    "depthwise_conv2d": products.depthwise_conv2d,
-    "dequantize": elementwise.dequantize,
-    "fully_connected": products.fully_connected,
-    "leaky_relu": elementwise.leaky_relu,
-    "logistic": tables.logistic,
-    "max_pool2d": pooling.max_pool2d,
-    "maximum": elementwise.maximum,
-    "mean": pooling.mean,
-    "minimum": elementwise.minimum,
-    "mul": elementwise.mul,
-    "pad": moving.pad,
-    "prelu": elementwise.prelu,
-    "quantize": elementwise.quantize,
-    "reduce_max": pooling.reduce_max,
-    "reduce_min": pooling.reduce_min,
-    "relu": elementwise.relu,
-    "reshape": alias,
-    "resize_nearest_neighbor": moving.resize_nearest_neighbor,
-    "slice": moving.slice_,
-    "softmax": softmax,
-    "split": moving.split,
-    "split_v": moving.split_v,
-    "strided_slice": moving.strided_slice,
-    "sub": elementwise.sub,
-    "sum": pooling.sum_,
-    "tanh": tables.tanh,
-    "transpose_conv": products.transpose_conv,
+TABLES: Mapping[str, Mapping[str, Callable[[Statements], Layer]]] = {
+    "onnx": ONNX,
+    "tflite": OPERATORS,
 }
-"""A new operator is one function and one line here."""
-TABLES: Mapping[str, Mapping[str, Entry]] = {"onnx": ONNX, "tflite": OPERATORS}
-"""By format."""
+"""By format: by operator, the template that it is, with its attributes."""
+_SEVERAL = ("LayerNormalization", "Split", "split", "split_v")
+"""Operators that have a layer for each output."""
 _TYPES = tuple(t for t in DTYPES if t not in ("float16", "bfloat16"))
 """Types of models' inputs and outputs."""
 
@@ -72,16 +42,12 @@ def layers_of(graph: Graph) -> tuple[Layer, ...]:
     refused += [
         f"output {n}: a constant" for n in graph.outputs if graph.tensor[n].data is not None
     ]
-    for operator in graph.operators:
+    for operator in _parts(graph):
         entry = table.get(operator.kind)
         try:
             if entry is None:
                 raise UnsupportedError("hwgen has no such operator")
-            made = entry(graph, operator)
-            for layer in made if isinstance(made, tuple) else (made,):
-                computed = all(graph.tensor[name].data is None for _, name in layer.inputs)
-                need(computed and bool(layer.inputs), "a constant input")
-                layers.append(layer)
+            layers.append(entry(Statements(graph, operator)))
         except UnsupportedError as error:
             refused.append(f"{operator}: {error}")
     if refused:
@@ -95,3 +61,19 @@ def layers_of(graph: Graph) -> tuple[Layer, ...]:
             repair="replace these parts of the model, or add entries to the table of operators",
         )
     return tuple(layers)
+
+
+def _parts(graph: Graph) -> Iterator[Operator]:
+    """The operators, one for each output that is read. `output`: its number; `before`: how many
+    elements the outputs before it have."""
+    read = Counter((*graph.outputs, *(n for o in graph.operators for n in o.inputs)))
+    for operator in graph.operators:
+        before = 0
+        if operator.kind not in _SEVERAL:
+            yield operator
+            continue
+        for number, name in enumerate(operator.outputs):
+            if read[name]:
+                found = {**operator.attributes, "output": number, "before": before}
+                yield replace(operator, outputs=(name,), attributes=found)
+            before += graph.tensor[name].elements if name else 0

@@ -12,23 +12,14 @@ fixedpoint/fixedpoint.h of https://github.com/google/gemmlowp, whose constants a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from math import exp, floor, log2
 
 import numpy as np
 
-from hwgen.network.graph import Graph, Operator
-from hwgen.network.operators.elementwise import Elements
-from hwgen.network.operators.layer import (
-    Layer,
-    Loops,
-    need,
-    result,
-    same_type,
-    scale_of,
-    tensors,
-)
+from hwgen.network.operators.elementwise import unary
+from hwgen.network.operators.layer import Layer, need, same_type, scale_of
 from hwgen.network.operators.rescaling import quantised_multiplier
+from hwgen.network.operators.statements import Statements
 
 _ONE = (1 << 31) - 1
 """The greatest number in Q0.31."""
@@ -38,33 +29,30 @@ _FRACTION = 12
 """Bits of a line's slope behind the point."""
 
 
-def logistic(graph: Graph, operator: Operator) -> Layer:
+def logistic(s: Statements) -> Layer:
     """1 / (1 + exp(-x)), from int8 to int8 of scale 1/256, or from int16 to int16 of 2**-15."""
-    return _function(graph, operator, "sigmoid", _logistic, (1 / 256, -128))
+    if s.y.dtype == "float32":
+        # The kernel takes exp(x) for numbers below -9.
+        s.inexact["y"] = 2.0**-25
+    return _function(s, "sigmoid", _logistic, (1 / 256, -128))
 
 
-def tanh(graph: Graph, operator: Operator) -> Layer:
+def tanh(s: Statements) -> Layer:
     """The hyperbolic tangent, from int8 to int8 of scale 1/128, or from int16 to that of 2**-15."""
-    return _function(graph, operator, "tanh", _tanh, (1 / 128, 0))
+    return _function(s, "tanh", _tanh, (1 / 128, 0))
 
 
 def _function(
-    graph: Graph,
-    operator: Operator,
-    name: str,
-    function: Callable[[int], int],
-    made: tuple[float, int],
+    s: Statements, name: str, function: Callable[[int], int], made: tuple[float, int]
 ) -> Layer:
     """`function`: of a number in Q4.27, in units of the output, whose scale is `made`."""
-    (x,), y = tensors(graph, operator, 1), result(graph, operator)
-    dtype, found = same_type(x, y), Elements.of(y, x)
+    x = s.given()
+    dtype = same_type(x, s.y)
     if dtype == "float32":
-        layer = found.layer(operator, y, f"y{found.at} = {name}(a{found.at})")
-        # The kernel takes exp(x) for the logistic function of numbers below -9.
-        return replace(layer, inexact={"y": 2.0**-25}) if name == "sigmoid" else layer
+        return unary(s, f"{name}({{0}})")
     if dtype == "int16":
-        return _interpolated(graph, operator, wide=name == "tanh")
-    need(scale_of(y) == made, f"an output that is not of scale 1/{round(1 / made[0])}")
+        return _interpolated(s, wide=name == "tanh")
+    need(scale_of(s.y) == made, f"an output that is not of scale 1/{round(1 / made[0])}")
     scale, zero = scale_of(x)
     multiplier, shift = quantised_multiplier(scale * (1 << (31 - _INTEGER_BITS)))
     need(shift >= 0, f"the scale of {x.name}")
@@ -77,14 +65,7 @@ def _function(
         return max(-128, min(127, function(_product(number << shift, multiplier)) + made[1]))
 
     lines = _lines([value(stored) for stored in range(-128, 128)], -128)
-    return found.layer(operator, y, f"y{found.at} = int8({_chosen(lines, f'a{found.at}')})")
-
-
-def _each(found: Elements, do: str, entries: int) -> Loops:
-    """A statement for each element and each entry `n` of a table."""
-    names = found.at.strip("[]").split(", ")
-    loops = [(name, str(n)) for name, n in zip(names, found.extents, strict=True)]
-    return Loops(do, (*loops, ("n", str(entries))))
+    return unary(s, _chosen(lines, "{0}"))
 
 
 # --- tables as lines ------------------------------------------------------------------------------
@@ -192,44 +173,39 @@ def _entry(n: int) -> int:
     return floor(here + (middle - (here + after) / 2) / 2 + 0.5)
 
 
-def _interpolated(graph: Graph, operator: Operator, *, wide: bool) -> Layer:
+def _interpolated(s: Statements, *, wide: bool) -> Layer:
     """The logistic function from a table of its values; `wide`: the hyperbolic tangent, which is
     twice that of twice the number, less 1."""
-    (x,), y = tensors(graph, operator, 1), result(graph, operator)
-    (scale, _), found = scale_of(x), Elements.of(y, x)
-    need(scale_of(y)[0] == 2**-15, "an output that is not of scale 1/32768")
-    left, at = 12 + round(log2(scale)), found.at
+    (scale, _), (axes, (x,)) = scale_of(s.given()), s.elements(0)
+    need(scale_of(s.y)[0] == 2**-15, "an output that is not of scale 1/32768")
+    left = 12 + round(log2(scale))
     if log2(scale) == round(log2(scale)) and left in ((0, 1) if wide else (0,)):
         multiplier, shift = 3 << left, 0
     else:
         multiplier, shift = scale * 4096.0 * 3.0, 0
         while multiplier <= 32767.0 / 2.0 and shift <= 30:
             multiplier, shift = multiplier * 2.0, shift + 1
-    need(multiplier <= 32767, f"the scale of {x.name}")
-    bits = 8 if wide else 9
-    values = [_entry(n) for n in range(255)] + [65535]
-    shifted = f"a{at} * {int(multiplier)}"
+    need(multiplier <= 32767, f"the scale of {s.given().name}")
+    bits, most = (8, 0xFFFF << 8) if wide else (9, 0x7FFF << 10)
+    table = [_entry(n) for n in range(255)] + [65535]
+    entries = [("n", 255)]
+    shifted = f"{x} * {int(multiplier)}"
     shifted = f"({shifted} + {1 << (shift - 1)}) >> {shift}" if shift else shifted
-    line = f"(base{at} << {bits}) + abs(v{at}) % {1 << bits} * step{at}"
-    most = 0xFFFF << 8 if wide else 0x7FFF << 10
-    lookups = [
-        _each(found, f"{name}{at} max= select(abs(v{at}) >> {bits} == n, {table}[n], 0)", 255)
-        for name, table in (("base", "value"), ("step", "rise"))
-    ]
+    v = s.made("v", "int32", axes, shifted)
+    found: list[str] = []
+    values = np.array(table[:255], np.int32), np.diff(table).astype(np.int32)
+    for name, of, numbers in zip(("base", "step"), ("value", "rise"), values, strict=True):
+        entry = s.constant(of, "int32", numbers, entries)
+        found.append(s.local(name, "int32", axes))
+        picked = f"select(abs({v}) >> {bits} == n, {entry}, 0)"
+        s.say(f"{found[-1]} max= {picked}", [*axes, *entries])
+    base, step = found
+    line = f"({base} << {bits}) + abs({v}) % {1 << bits} * {step}"
+    line = f"select(abs({v}) >> {bits} >= 255, {most}, {line})"
+    size = s.made("size", "int32", axes, line)
     signed = (
-        f"select(v{at} >= 0, size{at} - {(1 << 23) - 128}, {(1 << 23) + 127} - size{at}) >> 8"
+        f"select({v} >= 0, {size} - {(1 << 23) - 128}, {(1 << 23) + 127} - {size}) >> 8"
         if wide
-        else f"select(v{at} >= 0, size{at} + 512, {(1 << 25) + 511} - size{at}) >> 10"
+        else f"select({v} >= 0, {size} + 512, {(1 << 25) + 511} - {size}) >> 10"
     )
-    return found.layer(
-        operator,
-        y,
-        f"v{at} = {shifted}",
-        *lookups,
-        f"size{at} = select(abs(v{at}) >> {bits} >= 255, {most}, {line})",
-        f"y{at} = int16({signed})",
-        constants={
-            "value": np.array(values[:255], np.int32), "rise": np.diff(values).astype(np.int32),
-        },
-        **dict.fromkeys(("v", "base", "step", "size"), "int32"),
-    )  # fmt: skip
+    return s.finish(signed, axes)
