@@ -11,7 +11,7 @@ from hwgen.polyhedral.schedule.script import PRIMITIVES, Argument, Edit, write
 from hwgen.polyhedral.tree.loop_tree import Site
 from hwgen.polyhedral.tree.relations import carried, shared
 from hwgen.spec.expression import Assign, tensors_of
-from hwgen.verify.nest_workloads import Draws
+from tests.fuzz.nest_workloads import Draws
 
 Calls = Generator["Call", None, None]
 
