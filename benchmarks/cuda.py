@@ -37,10 +37,10 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
-from hwgen.verify.nest_workloads import Draws
 from hwgen.verify.rounding import rounding_bounds
-from hwgen.verify.schedules import Tally, drawn_case, lowered
 from tests.conformance.test_processors import BUSY, ODD
+from tests.fuzz.nest_workloads import Draws
+from tests.fuzz.schedules import Tally, drawn_case, lowered
 from tests.shim.cuda import device
 from tests.unit.codegen_processor.test_threads import tiled
 

@@ -1,4 +1,4 @@
-"""Lines of a shell, run here where they are commands of hwgen."""
+"""Lines of a shell, run here where they are commands of hwgen or of its campaigns."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from hwgen.cli import main
+from tests.fuzz.__main__ import main as fuzz
+from tests.fuzz.report import FUZZ
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -24,10 +26,15 @@ class Ran:
 
 
 def run(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ran:
-    """Run `VARIABLE=VALUE hwgen ... > FILE`, another program, which must succeed, or a comment."""
+    """Run `VARIABLE=VALUE hwgen ... > FILE`, a campaign of `python -m tests.fuzz`, another program,
+    which must succeed, or a comment."""
     words = shlex.split(line, comments=True)
     if not words:
         return Ran(0, "", "")
+    if tuple(words[:3]) == FUZZ:
+        status = fuzz(words[3:])
+        captured = capsys.readouterr()
+        return Ran(status, captured.out, captured.err)
     if "hwgen" not in words:
         # A shell's own line: redirections too.
         done = subprocess.run(line, shell=True, capture_output=True, text=True, check=True)

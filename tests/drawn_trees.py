@@ -15,10 +15,10 @@ from hwgen.spec.find import find_workload
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import parse_workload
 from hwgen.spec.source import read_document
-from hwgen.verify.nest_calls import Call, Calls
-from hwgen.verify.nest_workloads import Data, Draws
-from hwgen.verify.schedules import Case, make
-from hwgen.verify.tree_schedules import TreeDraws
+from tests.fuzz.nest_calls import Call, Calls
+from tests.fuzz.nest_workloads import Data, Draws
+from tests.fuzz.schedules import Case, make
+from tests.fuzz.tree_schedules import TreeDraws
 
 MOST_EDITS = 14
 """Edits between the caches and the calls."""

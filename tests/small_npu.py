@@ -8,7 +8,7 @@ from typing import cast
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import parse_hardware
 from hwgen.spec.source import read_document
-from hwgen.verify.chips.draws import Spec
+from hwgen.verify.natural.draws import Spec
 
 SPEC = Path(__file__).parents[1] / "hw_specs" / "npu_shared_buffer.yaml"
 

@@ -1,8 +1,7 @@
-"""`verify`: campaigns of random kernels, schedules, chips and workloads."""
+"""`verify`: campaigns of random kernels and of natural workloads."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
@@ -16,7 +15,6 @@ from hwgen.cli.options import (
     Engine,
     IntOrNone,
     JsonOption,
-    PathOrNone,
     SeedOption,
     SetOption,
     TextOrNone,
@@ -25,15 +23,12 @@ from hwgen.cli.options import (
     choice_option,
     epilog,
     jobs_option,
-    output_option,
     spec_option,
     workloads_option,
 )
 
 EXAMPLES = 25
 """Of each workload."""
-FAILURES = Path("hwgen_failures")
-"""Where `--chips` writes."""
 
 commands = typer.Typer()
 
@@ -43,9 +38,6 @@ commands = typer.Typer()
     epilog=epilog(
         "verify --spec CHIP",
         "verify --spec CHIP --workload gemm --examples 200 --seed 7",
-        "verify --spec CHIP --schedules 1000",
-        "verify --schedules 1000         (on random chips)",
-        "verify --chips 200 --seed 1     (random chips)",
         "verify --workloads 100          (natural workloads, on every chip)",
         "verify --workloads 100 --data special --engine both    (NaN, infinities; also as C)",
     ),
@@ -54,7 +46,7 @@ def verify(
     *,
     spec: Annotated[
         TextOrNone,
-        spec_option("May be left out with --chips, --schedules or --workloads."),
+        spec_option("May be left out with --workloads."),
     ] = None,
     workloads: Annotated[TextsOrNone, workloads_option("")] = None,
     settings: SetOption = None,
@@ -62,23 +54,6 @@ def verify(
     examples: Annotated[
         IntOrNone,
         typer.Option(min=1, metavar="N", help=f"Examples per workload. Left out: {EXAMPLES}."),
-    ] = None,
-    schedules: Annotated[
-        IntOrNone,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Test N random schedules, on random workloads; without --spec also on random "
-            "chips.",
-        ),
-    ] = None,
-    chips: Annotated[
-        IntOrNone,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Test N random chips, or variants of SPEC, each with a random workload.",
-        ),
     ] = None,
     natural: Annotated[
         IntOrNone,
@@ -103,11 +78,7 @@ def verify(
     ] = None,
     jobs: Annotated[
         IntOrNone,
-        jobs_option("With --chips, --schedules or --workloads: number of processes."),
-    ] = None,
-    output: Annotated[
-        PathOrNone,
-        output_option(f"With --chips: write failures to this folder. Left out: {FAILURES}."),
+        jobs_option("With --workloads: number of processes."),
     ] = None,
     seed: SeedOption = 0,
     trust: TrustOption = False,
@@ -119,41 +90,26 @@ def verify(
     processor's file that does not come with hwgen needs --trust. A failure is reduced to the
     smallest case and printed as a command. The exit status is then 1.
     """
-    campaigns = {"--chips": chips, "--schedules": schedules, "--workloads": natural}
-    asked = [option for option, count in campaigns.items() if count is not None]
-    drawn = asked[0] if asked else ""
-    if spec is None and not drawn:
-        hint = f"name a chip; only {', '.join(campaigns)} go without one"
-        raise typer.BadParameter(hint, param_hint="'--spec'")
-    if len(asked) > 1:
-        raise typer.BadParameter(f"one of {' and '.join(asked)}", param_hint=f"'{asked[1]}'")
-    if drawn and (workloads or settings or dtypes):
-        raise typer.BadParameter("workloads and sizes are drawn too", param_hint=f"'{drawn}'")
-    if drawn and examples is not None:
-        hint = "'--examples'"
-        raise typer.BadParameter(f"it counts examples of a workload, not {drawn}", param_hint=hint)
-    if jobs is not None and not drawn:
-        hint = "it goes with --chips, --schedules or --workloads"
-        raise typer.BadParameter(hint, param_hint="'--jobs'")
-    if (data or engine) and natural is None:
-        hint = "'--data'" if data else "'--engine'"
-        raise typer.BadParameter("it goes with --workloads alone", param_hint=hint)
-    if output is not None and chips is None:
-        raise typer.BadParameter("it goes with --chips alone", param_hint="'--output'")
+    if natural is None:
+        if spec is None:
+            hint = "name a chip; only --workloads goes without one"
+            raise typer.BadParameter(hint, param_hint="'--spec'")
+        alone = {"--jobs": jobs, "--data": data, "--engine": engine}
+        for option in (option for option, value in alone.items() if value is not None):
+            raise typer.BadParameter("it goes with --workloads alone", param_hint=f"'{option}'")
+    elif workloads or settings or dtypes:
+        raise typer.BadParameter("workloads and sizes are drawn too", param_hint="'--workloads'")
+    elif examples is not None:
+        hint = "it counts examples of a workload, not --workloads"
+        raise typer.BadParameter(hint, param_hint="'--examples'")
     with guarded("verify" if as_json else ""):
         from hwgen.cli import verify as body
 
-        if chips is not None:
-            body.verify_chips(spec, chips, seed, jobs, output or FAILURES, as_json=as_json)
-            return
         if natural is not None:
             from hwgen.verify.natural.campaign import Runs
 
             runs = Runs((data or Data.SMALL).value, (engine or Engine.PYTHON).value)
             body.verify_workloads(spec, natural, seed, jobs, runs, as_json=as_json)
-            return
-        if schedules is not None:
-            body.verify_schedules(spec, schedules, seed, jobs, trust=trust, as_json=as_json)
             return
         assert spec is not None
         wanted, count = workloads or [], examples or EXAMPLES

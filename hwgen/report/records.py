@@ -16,10 +16,7 @@ if TYPE_CHECKING:
     from hwgen.report.text import Measured
     from hwgen.spec.hardware import HardwareSpec
     from hwgen.verify.campaign import CampaignReport
-    from hwgen.verify.chips.campaign import ChipReport
     from hwgen.verify.natural.campaign import NaturalReport, Outcome
-    from hwgen.verify.schedules import ScheduleReport
-    from hwgen.verify.tree_campaign import TreeReport
 
 Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
 Record = dict[str, Json]
@@ -191,69 +188,6 @@ def campaign_record(report: CampaignReport) -> Record:
             }
             for r in report.results
         ],
-    }
-
-
-def schedules_record(report: ScheduleReport) -> Record:
-    """A campaign of random schedules."""
-    tally = report.tally
-    return {
-        "seed": report.seed,
-        "sequences": tally.sequences,
-        "calls_tried": dict(sorted(tally.tried.items())),
-        "calls_taken": dict(sorted(tally.taken.items())),
-        "schedules_refused": dict(sorted(tally.lowering.items())),
-        "right": tally.checked,
-        "not_compared": tally.inexact,
-        "failures": [
-            {
-                "kind": f.kind,
-                "message": f.message,
-                "data_seed": f.case.seed,
-                "script": [str(c) for c in f.case.calls],
-            }
-            for f in report.failures
-        ],
-    }
-
-
-def trees_record(report: TreeReport) -> Record:
-    """A campaign of random schedules for chips with units."""
-    tally = report.tally
-    return {
-        "seed": report.seed,
-        "schedules": tally.trees,
-        "draws": tally.draws,
-        "unread": dict(sorted(tally.unread.items())),
-        "uncompiled": dict(sorted(tally.uncompiled.items())),
-        "schedules_refused": dict(sorted(tally.refused.items())),
-        "right": tally.right,
-        "wrong": len(tally.failures),
-        "failures": [
-            {
-                "kind": f.kind,
-                "message": f.message,
-                "seed": number,
-                "data_seed": f.case.seed,
-                "script": [str(c) for c in f.case.calls],
-            }
-            for number, f in report.failures
-        ],
-    }
-
-
-def chips_record(report: ChipReport) -> Record:
-    """A campaign of random chips."""
-    tally = report.tally
-    return {
-        "seed": report.seed,
-        "drawn": tally.drawn,
-        "right": tally.count("equal"),
-        "ran_c": tally.c_runs,
-        "files_refused": dict(sorted(tally.unread.items())),
-        "kernels_refused": dict(sorted(tally.refused.items())),
-        "wrong": tally.count("wrong"),
-        "failures": [f.number for f in report.failures],
     }
 
 

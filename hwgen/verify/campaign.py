@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import build_in_turn
@@ -15,7 +15,8 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.verify.room import check_tensors
 from hwgen.verify.strategies import Case, Choices, Values, cases, choices, shrunk
-from hwgen.verify.tallies import simplest
+
+F = TypeVar("F")
 
 MAX_POINTS = 1 << 21
 """Points of the largest iteration domain of an example."""
@@ -393,3 +394,10 @@ def _simpler(case: Case, open_choices: Choices) -> Iterator[Case]:
 
 def _without(values: Values, name: str) -> Values:
     return tuple((n, v) for n, v in values if n != name)
+
+
+def simplest(failure: F, simpler: Callable[[F], Iterable[F]]) -> F:
+    """A failure of which there is none that is simpler."""
+    while (smaller := next(iter(simpler(failure)), None)) is not None:
+        failure = smaller
+    return failure

@@ -29,9 +29,9 @@ from hwgen.spec.expression import Binary, Const
 from hwgen.spec.load import load_hardware, load_workload, make_workload, parse_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.check_program import check_program
-from hwgen.verify.chips.workloads import random_workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
+from tests.fuzz.chips.workloads import random_workload
 from tests.hosts_beside import beside
 from tests.property.oracle import read
 from tests.sampling import QUICK, THOROUGH, examples, tiered

@@ -23,9 +23,9 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
-from hwgen.verify.edits import catch
 from hwgen.verify.examine import examine
 from tests.conformance.test_registers import NATIVE, ROOT, STRICT
+from tests.fuzz.edits import catch
 from tests.planted.programs import mutations
 from tests.sampling import THOROUGH
 

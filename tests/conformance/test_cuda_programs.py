@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks.cuda import Kernel, Writer, made, random, with_data
 from hwgen.autoschedule.options import Options
-from hwgen.verify.schedules import lowered
+from tests.fuzz.schedules import lowered
 from tests.samples import ROOT
 from tests.sampling import THOROUGH
 from tests.unit.codegen_processor import samples

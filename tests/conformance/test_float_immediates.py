@@ -21,8 +21,8 @@ from hwgen.pipeline import Compilation
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.verify.check_program import check_program
-from hwgen.verify.edits import catch
 from hwgen.verify.examine import Engine, examine
+from tests.fuzz.edits import catch
 from tests.planted.programs import mutations
 from tests.sampling import QUICK
 

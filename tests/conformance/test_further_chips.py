@@ -25,9 +25,9 @@ from hwgen.model.traffic import off_chip_traffic
 from hwgen.pipeline import Compilation, SearchOptions, compile_workload
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
-from hwgen.verify.edits import catch
 from hwgen.verify.examine import examine
-from hwgen.verify.synchronisation import synchronisation_mutations
+from tests.fuzz.edits import catch
+from tests.fuzz.mutations_synchronisation import synchronisation_mutations
 from tests.sampling import QUICK, THOROUGH, WHOLE, products, some, tiered
 from tests.shim_chips.harness import ORDERS, Shim
 

@@ -28,9 +28,9 @@ from hwgen.polyhedral.tree import legality
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, make_workload, parse_hardware
 from hwgen.spec.source import read_document
-from hwgen.verify.chips.draws import Spec
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
+from hwgen.verify.natural.draws import Spec
 from tests.conftest import Mutate
 from tests.made import Made
 from tests.sampling import QUICK, THOROUGH, tiered

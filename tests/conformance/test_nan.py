@@ -23,12 +23,12 @@ from hwgen.spec.load import load_hardware, parse_hardware
 from hwgen.spec.load import make_workload as made_workload
 from hwgen.spec.source import read_document
 from hwgen.spec.workload import Workload
-from hwgen.verify.chips.draws import Spec
-from hwgen.verify.chips.text import yaml_text
 from hwgen.verify.compare import compare, unexplained
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import compile_case, examine
+from hwgen.verify.natural.draws import Spec
 from tests.conformance.test_registers import NATIVE, ROOT, STRICT
+from tests.fuzz.chips.text import yaml_text
 from tests.sampling import tiered
 from tests.small_npu import SPEC
 

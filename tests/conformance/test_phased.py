@@ -26,9 +26,9 @@ from hwgen.spec.load import (
 )
 from hwgen.spec.source import read_document
 from hwgen.verify.check_program import check_program
-from hwgen.verify.chips.draws import Spec
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
+from hwgen.verify.natural.draws import Spec
 from tests.sampling import QUICK, THOROUGH, tiered
 
 ROOT = Path(__file__).resolve().parents[2]

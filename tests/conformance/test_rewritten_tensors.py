@@ -13,9 +13,9 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import make_workload, parse_hardware
 from hwgen.spec.source import read_document
 from hwgen.spec.workload import Workload
-from hwgen.verify.chips.draws import Spec
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
+from hwgen.verify.natural.draws import Spec
 from tests.sampling import QUICK
 
 SPEC = Path(__file__).parents[2] / "hw_specs" / "npu_shared_buffer.yaml"

@@ -32,9 +32,9 @@ from hwgen.spec.source import parse_document
 from hwgen.spec.workload import Workload
 from hwgen.verify.check_program import check_program
 from hwgen.verify.data import draw_inputs
-from hwgen.verify.edits import catch
 from hwgen.verify.examine import Engine, examine
-from hwgen.verify.synchronisation import synchronisation_mutations
+from tests.fuzz.edits import catch
+from tests.fuzz.mutations_synchronisation import synchronisation_mutations
 from tests.sampling import QUICK, WHOLE, tiered
 
 ROOT = Path(__file__).resolve().parents[2]

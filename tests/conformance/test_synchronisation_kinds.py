@@ -33,10 +33,10 @@ from hwgen.spec.hardware import (
     Tokens,
 )
 from hwgen.spec.workload import Workload
-from hwgen.verify.edits import Mutation, catch
 from hwgen.verify.examine import examine
-from hwgen.verify.synchronisation import NOT_THERE, REMOVABLE, synchronisation_mutations
 from tests.conformance.test_another_chip import add, gemm, linear_relu
+from tests.fuzz.edits import Mutation, catch
+from tests.fuzz.mutations_synchronisation import NOT_THERE, REMOVABLE, synchronisation_mutations
 from tests.planted.through_c import found_by_model
 from tests.sampling import QUICK, THOROUGH, some, tiered
 

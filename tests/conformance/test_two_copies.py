@@ -13,9 +13,9 @@ import hwgen
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import parse_hardware
 from hwgen.spec.source import read_document
-from hwgen.verify.chips.draws import Spec
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
+from hwgen.verify.natural.draws import Spec
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,8 +13,8 @@ from hwgen.pipeline import Compilation
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
-from hwgen.verify.edits import catch
 from hwgen.verify.examine import Engine, examine
+from tests.fuzz.edits import catch
 from tests.planted.images import image_mutations
 from tests.sampling import QUICK
 

@@ -13,8 +13,8 @@ from hwgen.codegen.program import Program
 from hwgen.model.compiled import have_compiler
 from hwgen.model.reference import run_reference
 from hwgen.pipeline import Compilation
-from hwgen.verify.edits import catch
 from hwgen.verify.examine import examine
+from tests.fuzz.edits import catch
 from tests.gemmini import emitted
 from tests.gemmini.emitted import Case, assert_agrees, case, chip, compiled
 from tests.sampling import tiered

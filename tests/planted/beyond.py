@@ -20,8 +20,8 @@ from hwgen.codegen.nodes import (
 from hwgen.codegen.program import Program
 from hwgen.spec.expression import Const
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.verify.edits import Mutation, in_a_body
-from hwgen.verify.synchronisation import ORDER
+from tests.fuzz.edits import Mutation, in_a_body
+from tests.fuzz.mutations_synchronisation import ORDER
 from tests.planted.parts import with_kernel, with_operand
 
 OUTSIDE = ("H711", "H712", "H714", "H715", "H734")

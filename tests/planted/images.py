@@ -12,7 +12,7 @@ from hwgen.codegen.program import Program
 from hwgen.codegen.storages import Image
 from hwgen.spec.expression import Const, Name, add, substitute
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.verify.edits import Edit, Mutation
+from tests.fuzz.edits import Edit, Mutation
 
 IN_PLACE = "H743"
 

@@ -14,7 +14,7 @@ from hwgen.polyhedral.tree.loop_tree import Block, blocks
 from hwgen.polyhedral.tree.loop_tree import Loop as TreeLoop
 from hwgen.polyhedral.tree.loop_tree import Node as TreeNode
 from hwgen.spec.expression import Const, Expr, add
-from hwgen.verify.edits import Change, Edit, Mutation, double, drop, on_one
+from tests.fuzz.edits import Change, Edit, Mutation, double, drop, on_one
 from tests.planted.parts import (
     has_variants,
     longer,

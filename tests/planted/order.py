@@ -7,7 +7,7 @@ from hwgen.codegen.rewrite import bind
 from hwgen.polyhedral.semantics import folds, updates
 from hwgen.spec.expression import Binary, Const, Name, names
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.verify.edits import Mutation, on_one
+from tests.fuzz.edits import Mutation, on_one
 
 
 def order_mutations(hardware: HardwareSpec) -> tuple[Mutation, ...]:

@@ -16,10 +16,10 @@ from hwgen.codegen.program import KernelLoop, MicroKernelDef, Program
 from hwgen.codegen.storages import Buffer
 from hwgen.spec.expression import Binary, Const, Expr, add, multiply, walk
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
-from hwgen.verify.edits import Mutation, double, drop, in_a_body, on_one
-from hwgen.verify.mutations_configuration import STATE, configuration_mutations
-from hwgen.verify.mutations_lanes import lane_mutations
-from hwgen.verify.synchronisation import ORDER, synchronisation_mutations
+from tests.fuzz.edits import Mutation, double, drop, in_a_body, on_one
+from tests.fuzz.mutations_configuration import STATE, configuration_mutations
+from tests.fuzz.mutations_lanes import lane_mutations
+from tests.fuzz.mutations_synchronisation import ORDER, synchronisation_mutations
 from tests.planted.images import image_mutations
 from tests.planted.order import order_mutations
 from tests.planted.parts import (

@@ -9,7 +9,7 @@ from hwgen.codegen.nodes import Call, Node, calls, rewritten
 from hwgen.codegen.program import Program
 from hwgen.spec.expression import Const, add
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.verify.edits import Mutation
+from tests.fuzz.edits import Mutation
 from tests.planted.parts import with_kernel, with_operand
 
 APART = "H745"

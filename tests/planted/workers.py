@@ -7,7 +7,7 @@ from dataclasses import replace
 from hwgen.codegen.nodes import SERIAL, Call, Loop, Node, calls
 from hwgen.spec.expression import Const, names
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.verify.edits import Mutation, on_one
+from tests.fuzz.edits import Mutation, on_one
 
 
 def worker_mutations(hardware: HardwareSpec) -> tuple[Mutation, ...]:

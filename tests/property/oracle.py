@@ -13,9 +13,10 @@ from hwgen.pipeline import Compilation
 from hwgen.polyhedral.search.choose import LIMITS
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
-from hwgen.verify.chips.examine import FILES, REFUSALS
 from hwgen.verify.data import STYLES, draw_inputs
 from hwgen.verify.examine import compile_ranked, examine
+from hwgen.verify.natural.campaign import REFUSALS
+from tests.fuzz.chips.examine import FILES
 from tests.sampling import QUICK
 
 T = TypeVar("T")

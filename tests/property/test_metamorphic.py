@@ -20,7 +20,7 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import parse_hardware, parse_workload
 from hwgen.spec.source import read_document
 from hwgen.spec.workload import Workload
-from hwgen.verify.chips.draws import Spec
+from hwgen.verify.natural.draws import Spec
 from tests.sampling import QUICK, tiered
 
 ROOT = Path(__file__).parents[2]

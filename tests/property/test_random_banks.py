@@ -12,10 +12,10 @@ from hwgen.pipeline import compile_kernel
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import parse_hardware, parse_workload
 from hwgen.spec.workload import Workload
-from hwgen.verify.chips.banks import draw_banks
-from hwgen.verify.chips.draw import random_chip
-from hwgen.verify.chips.draws import Pick, Tape
-from hwgen.verify.chips.suited import workload_for
+from hwgen.verify.natural.draws import Pick, Tape
+from tests.fuzz.chips.banks import draw_banks
+from tests.fuzz.chips.draw import random_chip
+from tests.fuzz.chips.suited import workload_for
 from tests.property.oracle import judge
 from tests.sampling import EVERYTHING
 from tests.unit.timing.test_banks import agree

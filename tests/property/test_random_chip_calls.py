@@ -26,11 +26,11 @@ from hwgen.pipeline import Compilation
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import parse_hardware, parse_workload
 from hwgen.spec.source import parse_document
-from hwgen.verify.chips.draw import draw_of
-from hwgen.verify.chips.draws import Spec
-from hwgen.verify.chips.used import features_used
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import compile_ranked
+from hwgen.verify.natural.draws import Spec
+from tests.fuzz.chips.draw import draw_of
+from tests.fuzz.chips.used import features_used
 from tests.sampling import examples
 
 Record = tuple[str, tuple[float, ...]]

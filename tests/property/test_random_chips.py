@@ -12,17 +12,17 @@ import pytest
 from hwgen.errors import HwgenError
 from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral.phases import split_phases
-from hwgen.report.campaigns import chips_text
 from hwgen.spec.load import parse_hardware, parse_workload
 from hwgen.spec.source import read_document
-from hwgen.verify.chips.campaign import chip_campaign
-from hwgen.verify.chips.draw import bare, draw_of, random_chip
-from hwgen.verify.chips.draws import Pick, Spec
-from hwgen.verify.chips.elements import element_chip
-from hwgen.verify.chips.examine import check
-from hwgen.verify.chips.phases import phased_workload
-from hwgen.verify.chips.sync import KINDS, synchronise_otherwise
-from hwgen.verify.chips.used import FEATURES
+from hwgen.verify.natural.draws import Pick, Spec
+from tests.fuzz.chips.campaign import chip_campaign
+from tests.fuzz.chips.draw import bare, draw_of, random_chip
+from tests.fuzz.chips.elements import element_chip
+from tests.fuzz.chips.examine import check
+from tests.fuzz.chips.phases import phased_workload
+from tests.fuzz.chips.sync import KINDS, synchronise_otherwise
+from tests.fuzz.chips.used import FEATURES
+from tests.fuzz.report import chips_text
 from tests.property.oracle import judge, read
 from tests.sampling import THOROUGH, examples, tiered
 
@@ -211,7 +211,7 @@ RARE = {
     ids=lambda value: value.stem if isinstance(value, Path) else str(value or 0),
 )
 def test_random_chips(base: Path | None, count: int, seed: int) -> None:
-    """Some; more where the environment asks for them, and by `hwgen verify --chips`."""
+    """Some; more where the environment asks for them, and by `python -m tests.fuzz chips`."""
     report = chip_campaign(examples(count), seed, base=base)
     assert report.ok, chips_text(report, Path())
     assert report.tally.count("equal") >= 0.25 * report.tally.drawn

@@ -17,7 +17,7 @@ from hwgen.polyhedral.search.choose import LIMITS
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, make_workload, parse_workload
 from hwgen.spec.workload import Workload
-from hwgen.verify.chips.workloads import random_workload
+from tests.fuzz.chips.workloads import random_workload
 from tests.property.oracle import SETTINGS, judge, read
 from tests.sampling import QUICK, examples, some, tiered
 

@@ -19,10 +19,10 @@ from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, parse_workload
 from hwgen.verify.data import draw_inputs
-from hwgen.verify.nest_calls import CallDraws
-from hwgen.verify.nest_runs import HOST, Kernel, Target, run_kernels
-from hwgen.verify.nest_workloads import Data, Draws
-from hwgen.verify.schedules import make
+from tests.fuzz.nest_calls import CallDraws
+from tests.fuzz.nest_runs import HOST, Kernel, Target, run_kernels
+from tests.fuzz.nest_workloads import Data, Draws
+from tests.fuzz.schedules import make
 from tests.property.test_schedules import CPU, CUDA, SHIM
 from tests.sampling import THOROUGH, examples
 

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from hwgen.cli import main
 from hwgen.codegen.processor import lower
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.tree import legality
-from hwgen.report.campaigns import schedules_text
 from hwgen.spec.expression import Expr
 from hwgen.spec.load import load_hardware, load_workload, parse_workload
-from hwgen.verify.nest_calls import Call
-from hwgen.verify.nest_runs import (
+from tests.conftest import Mutate
+from tests.fuzz.__main__ import main
+from tests.fuzz.nest_calls import Call
+from tests.fuzz.nest_runs import (
     CHECKS,
     HOST,
     Kernel,
@@ -27,7 +27,8 @@ from hwgen.verify.nest_runs import (
     user_target,
     user_targets,
 )
-from hwgen.verify.schedules import (
+from tests.fuzz.report import schedules_text
+from tests.fuzz.schedules import (
     Case,
     Failure,
     ScheduleReport,
@@ -37,7 +38,6 @@ from hwgen.verify.schedules import (
     reduced,
     run_batch,
 )
-from tests.conftest import Mutate
 from tests.sampling import THOROUGH, tiered
 from tests.shim.cuda import device
 
@@ -240,7 +240,7 @@ def test_a_failure_is_reduced_and_can_be_replayed(
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["verify", "--spec", str(CPU), "--schedules", "3", "--seed", "2"]) == 0
+    assert main(["schedules", "3", "--spec", str(CPU), "--seed", "2"]) == 0
     shown = capsys.readouterr().out
     assert "3 sequences of primitives on as many workloads" in shown
     assert "\nset_address " in shown

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from hwgen.cli import main
 from hwgen.codegen.lower import program
 from hwgen.errors import HwgenError
-from hwgen.report.campaigns import trees_text
-from hwgen.verify import tree_campaign as tree_campaign_module
-from hwgen.verify.tree_campaign import TREES, TreeReport, TreeTally, tree_campaign
-from hwgen.verify.tree_schedules import LACKING, PHYSICAL
+from tests.fuzz import tree_campaign as tree_campaign_module
+from tests.fuzz.__main__ import main
+from tests.fuzz.report import trees_text
+from tests.fuzz.tree_campaign import TREES, TreeReport, TreeTally, tree_campaign
+from tests.fuzz.tree_schedules import LACKING, PHYSICAL
 from tests.sampling import EVERYTHING, THOROUGH
 
 COUNT = 2 * TREES if EVERYTHING else TREES
@@ -61,13 +61,13 @@ def test_what_is_missing_is_found_and_reduced(
     monkeypatch.setattr(program, "synchronise", no_nodes)
     # To reduce one is enough.
     monkeypatch.setattr(tree_campaign_module, "SHOWN_FAILURES", 1)
-    arguments = ["verify", "--spec", "npu_shared_buffer", "--schedules", "4", "--seed", "6"]
+    arguments = ["schedules", "4", "--spec", "npu_shared_buffer", "--seed", "6"]
     assert main([*arguments, "--jobs", "1"]) == 1
     out, told = capsys.readouterr()
-    assert "verify: the draw of seed " in told
+    assert "fuzz: the draw of seed " in told
     assert "WRONG" in out
     assert "H760" in out
-    assert "drawn by: hwgen verify --schedules 8 --seed" in out
+    assert "drawn by: python -m tests.fuzz schedules 8 --seed" in out
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_an_interrupt_is_told(
         return TreeReport(None, 0, 8, TreeTally(trees=4, right=4), (), interrupted=True)
 
     monkeypatch.setattr(tree_campaign_module, "tree_campaign", cut)
-    assert main(["verify", "--schedules", "8"]) == 130
+    assert main(["schedules", "8"]) == 130
     out, told = capsys.readouterr()
     assert "run, equal to the reference       4" in out
     assert told == "interrupted\n"

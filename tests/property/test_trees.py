@@ -13,11 +13,11 @@ from hwgen.codegen.lower import places, program
 from hwgen.polyhedral.tree import aliases, legality
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware
-from hwgen.verify.nest_calls import Call
-from hwgen.verify.schedules import Case, Failure, FindingError, reduced
-from hwgen.verify.tree_schedules import LACKING, PHYSICAL, failure, outcome
 from tests.conftest import Mutate
 from tests.drawn_trees import drawn
+from tests.fuzz.nest_calls import Call
+from tests.fuzz.schedules import Case, Failure, FindingError, reduced
+from tests.fuzz.tree_schedules import LACKING, PHYSICAL, failure, outcome
 from tests.hosts import behind_a_host
 from tests.sampling import EVERYTHING
 

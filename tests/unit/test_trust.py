@@ -24,6 +24,7 @@ from hwgen.spec.source import read_document
 from hwgen.spec.workload import Workload
 from hwgen.verify.examine import examine
 from tests.conformance.exhaustive import gemm, half
+from tests.fuzz.__main__ import main as fuzz
 from tests.samples import CHIPS_WITH_UNITS
 from tests.sampling import tiered
 
@@ -82,12 +83,17 @@ def commands() -> Iterator[tuple[str, ...]]:
     yield "simulate", "--spec", "mine", "--workload", "scale"
     yield "simulate", "--spec", "mine", "--workload", "scale", "--engine", "c"
     yield "verify", "--spec", "mine", "--workload", "scale", "--examples", "3"
-    yield "verify", "--spec", "mine", "--schedules", "3", "--jobs", "1"
+    yield "fuzz", "schedules", "3", "--spec", "mine", "--jobs", "1"
     yield "verify", "--spec", "mine", "--workloads", "2", "--jobs", "1"
 
 
+def run(words: tuple[str, ...]) -> int:
+    """The exit status of a command of hwgen, or of `python -m tests.fuzz`."""
+    return fuzz(words[1:]) if words[0] == "fuzz" else main(words)
+
+
 REFUSED = [
-    ("simulate", "--engine"), ("verify", "--examples"), ("verify", "--schedules"),
+    ("simulate", "--engine"), ("verify", "--examples"), ("fuzz", "schedules"),
 ]  # fmt: skip
 
 
@@ -98,7 +104,7 @@ def test_text_of_a_spec_runs_only_where_it_is_trusted(
 ) -> None:
     left = attack(place)
     for words in commands():
-        status = main([*words])
+        status = run(words)
         refused = any(words[0] == c and o in words for c, o in REFUSED)
         told = capsys.readouterr()
         assert not left.exists(), words
@@ -117,11 +123,16 @@ def test_the_simulator_says_what_was_left_out(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("words", [("verify", "--examples", "3"), ("verify", "--schedules", "3")])
-def test_verify_runs_what_is_trusted(words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("verify", "--workload", "scale", "--examples", "3"),
+        ("fuzz", "schedules", "3", "--jobs", "1"),
+    ],
+)
+def test_campaigns_run_what_is_trusted(words: tuple[str, ...]) -> None:
     left = attack("prologue")
-    workload = ["--workload", "scale"] if "--examples" in words else ["--jobs", "1"]
-    assert main([*words, "--spec", "mine", *workload, "--trust"]) == 0
+    assert run((*words, "--spec", "mine", "--trust")) == 0
     assert left.exists()
 
 

@@ -13,7 +13,6 @@ from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import Build, build_in_turn
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
-from hwgen.verify.chips.examine import REFUSALS
 from hwgen.verify.natural.draft import numbers_of
 from hwgen.verify.natural.families import Natural, natural_workload
 from hwgen.verify.processes import each
@@ -25,6 +24,14 @@ if TYPE_CHECKING:
 BATCH = 10
 """Workloads that a process takes at a time."""
 MOST_NATURAL = 10
+REFUSALS = (
+    *("H301", "H302", "H305"),
+    *("H402", "H403", "H405", "H407", "H408"),
+    *("H422", "H423", "H424"),
+    *("H502", "H503", "H504", "H505"),
+    *("H611", "H612", "H613", "H614", "H615", "H616"),
+)
+"""Codes that compiling may end with; all others tell of a defect."""
 
 Verdict = Literal["equal", "refused", "wrong"]
 Progress = Callable[[int, int], None]

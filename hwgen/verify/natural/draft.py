@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.verify.chips.draws import Pick, Spec
+from hwgen.verify.natural.draws import Pick, Spec
 
 EXTENTS = (16, 8, 5, 17, 24, 1, 3, 33)
 SPATIAL = ("i", "j", "k", "l")

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from hwgen.verify.chips.draws import Pick, Spec
 from hwgen.verify.natural.draft import EXTENTS, REDUCED, SPATIAL, Draft, Numbers
+from hwgen.verify.natural.draws import Pick, Spec
 
 UPDATES = ("+=", "+=", "max=", "min=")
 

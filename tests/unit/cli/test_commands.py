@@ -16,14 +16,8 @@ from hwgen.cli.stages import NEST_STAGES, STAGES
 from hwgen.model.compiled import CompiledKernel, have_compiler
 from hwgen.model.numeric import Array
 from hwgen.model.reference import random_inputs, run_reference
-from hwgen.report.campaigns import chips_text, schedules_text, trees_text
 from hwgen.spec.load import load_workload
 from hwgen.spec.workload import Workload
-from hwgen.verify.chips.campaign import ChipReport
-from hwgen.verify.chips.campaign import Tally as ChipTally
-from hwgen.verify.schedules import ScheduleReport
-from hwgen.verify.schedules import Tally as ScheduleTally
-from hwgen.verify.tree_campaign import TreeReport, TreeTally
 from tests.sampling import THOROUGH
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -107,40 +101,16 @@ def test_an_unknown_stage_names_the_nearest(capsys: Text) -> None:
     assert "did you mean schedule?" in text
 
 
-def test_a_campaign_in_which_nothing_ran_says_so() -> None:
-    tally = ChipTally(drawn=1)
-    chips = ChipReport(None, 7, tally, ())
-    schedules = ScheduleReport(Path(SPEC), 7, ScheduleTally(), ())
-    trees = TreeReport(None, 7, 8, TreeTally(), ())
-    texts = (chips_text(chips, Path("failures")), schedules_text(schedules), trees_text(trees))
-    assert not any(r.ok for r in (chips, schedules, trees))
-    for text in texts:
-        assert text.endswith("\n\nNothing was run.")
-    tally.verdicts["none", "equal"] += 1
-    assert chips.ok
-    assert "Nothing" not in chips_text(chips, Path("failures"))
+@pytest.mark.parametrize("options", [["--workload", GEMM], ["--set", "M=2"]])
+def test_a_campaign_that_draws_workloads_takes_none(options: list[str], capsys: Text) -> None:
+    assert main(["verify", "--spec", SPEC, "--workloads", "1", *options]) == 2
+    assert "drawn too" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--chips", "1", "--schedules", "1"], "one of --chips and --schedules"),
-        (["--schedules", "1", "--workload", GEMM], "drawn too"),
-        (["--schedules", "1", "--set", "M=2"], "drawn too"),
-        (["--chips", "1", "--workload", GEMM], "drawn too"),
-    ],
-)
-def test_campaigns_that_draw_workloads_take_none(
-    options: list[str], says: str, capsys: Text
-) -> None:
-    assert main(["verify", "--spec", SPEC, *options]) == 2
-    assert says in capsys.readouterr().err
-
-
-def test_without_a_chip_every_campaign_that_needs_none_is_named(capsys: Text) -> None:
+def test_without_a_chip_the_campaign_that_needs_none_is_named(capsys: Text) -> None:
     assert main(["verify"]) == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert "name a chip; only --chips, --schedules, --workloads go without one" in said
+    assert "name a chip; only --workloads goes without one" in said
 
 
 def test_generate_is_deterministic_and_writes_three_files(tmp_path: Path, capsys: Text) -> None:

@@ -15,7 +15,6 @@ from hwgen.cli.records import SHAPE
 from hwgen.pipeline import compile_kernel
 from hwgen.spec.load import load_hardware, load_workload
 from tests.models import WITH_READER, small_network
-from tests.sampling import THOROUGH
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = ["--set", "M=2", "--set", "N=20", "--set", "K=40"]
@@ -33,14 +32,11 @@ COMMANDS = {
     "simulate, a processor": ["simulate", *LOOPS, "--engine", "python"],
     "compile": ["compile", "tiny.tflite", "--spec", "cpu_generic", "--jobs", "1"],
     "verify": ["verify", *KERNEL, "--examples", "2"],
-    "verify --schedules": ["verify", "--schedules", "2", "--jobs", "1"],
-    "verify --schedules, a processor": ["verify", "--spec", "cpu_generic", "--schedules", "2"],
-    "verify --chips": ["verify", "--chips", "2", "--jobs", "1"],
     "verify --workloads": ["verify", "--spec", "vta", "--workloads", "1", "--jobs", "1"],
 }
 
-MARKS = {"compile": WITH_READER, "verify --schedules": THOROUGH}
-"""Of commands: those that need a package, and those whose keys another one shows too."""
+MARKS = {"compile": WITH_READER}
+"""Of commands that need a package."""
 
 
 def printed(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, Any]:
@@ -66,7 +62,7 @@ def test_the_keys_are_those_of_the_documentation(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.chdir(tmp_path)  # `verify --chips` writes failures here.
+    monkeypatch.chdir(tmp_path)
     if name == "compile":
         Path("tiny.tflite").write_bytes(small_network())
     status, found = printed(COMMANDS[name], capsys)

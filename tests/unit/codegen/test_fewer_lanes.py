@@ -27,8 +27,8 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, parse_workload
 from hwgen.verify.check_program import check_program
 from hwgen.verify.data import first_difference, random_inputs
-from hwgen.verify.edits import catch
-from hwgen.verify.mutations_lanes import lane_mutations
+from tests.fuzz.edits import catch
+from tests.fuzz.mutations_lanes import lane_mutations
 from tests.sampling import QUICK, THOROUGH, WHOLE
 
 ROOT = Path(__file__).parents[3]

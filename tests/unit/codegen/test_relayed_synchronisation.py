@@ -26,9 +26,9 @@ from hwgen.spec.hardware import Events, HardwareSpec
 from hwgen.spec.load import parse_hardware
 from hwgen.spec.source import read_document
 from hwgen.spec.workload import Workload
-from hwgen.verify.chips.draws import Spec
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
+from hwgen.verify.natural.draws import Spec
 from tests.sampling import QUICK
 from tests.streams import stream_of
 

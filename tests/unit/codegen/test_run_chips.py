@@ -19,9 +19,9 @@ from hwgen.pipeline import Compilation
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware
 from hwgen.spec.workload import Workload
-from hwgen.verify.edits import catch
 from hwgen.verify.examine import examine
-from hwgen.verify.mutations_configuration import configuration_mutations
+from tests.fuzz.edits import catch
+from tests.fuzz.mutations_configuration import configuration_mutations
 from tests.products import narrowed
 from tests.sampling import QUICK, some, tiered
 

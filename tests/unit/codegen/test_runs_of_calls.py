@@ -23,7 +23,7 @@ from hwgen.errors import HwgenError
 from hwgen.spec.expression import Const, evaluate
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Range
 from hwgen.spec.load import load_hardware
-from hwgen.verify.tree_campaign import drawn_pair
+from tests.fuzz.tree_campaign import drawn_pair
 
 SPECS = Path(__file__).parents[2] / "specs"
 RELAXED = settings(deadline=None, derandomize=True)

@@ -23,7 +23,7 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware
 from hwgen.spec.workload import Workload
 from hwgen.verify.examine import examine
-from hwgen.verify.nest_runs import Kernel, run_kernels
+from tests.fuzz.nest_runs import Kernel, run_kernels
 from tests.planted.nests import IN_PLACE, nest_mutations
 from tests.sampling import THOROUGH
 from tests.unit.codegen_processor import samples

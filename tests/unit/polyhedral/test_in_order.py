@@ -22,9 +22,9 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, parse_hardware, parse_workload
 from hwgen.spec.source import read_document
 from hwgen.spec.workload import Workload
-from hwgen.verify.edits import catch
 from hwgen.verify.examine import examine
 from tests.conftest import Mutate
+from tests.fuzz.edits import catch
 from tests.planted.order import order_mutations
 from tests.planted.programs import mutations
 from tests.sampling import QUICK, tiered

@@ -13,8 +13,8 @@ from hwgen.codegen.nodes import calls
 from hwgen.model.reference import random_inputs
 from hwgen.spec.load import parse_hardware
 from hwgen.spec.source import read_document
-from hwgen.verify.chips.draws import Spec
 from hwgen.verify.examine import examine
+from hwgen.verify.natural.draws import Spec
 from tests.sampling import QUICK
 
 ARRAY = cast(

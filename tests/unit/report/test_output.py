@@ -107,7 +107,6 @@ GEMM = ("--spec", "vta", "--workload", "gemm")
         ("generate", *GEMM, "--trace"),
         ("simulate", *GEMM, "--output-dir"),
         ("simulate", *GEMM, "--report"),
-        ("verify", "--chips", "1", "-o"),
     ],
     ids=" ".join,
 )
@@ -122,7 +121,6 @@ def test_what_cannot_be_written_is_said_before_the_work(
 
     monkeypatch.setattr("hwgen.cli.generate._compile_all", worked)
     monkeypatch.setattr("hwgen.verify.examine.compile_case", worked)
-    monkeypatch.setattr("hwgen.verify.chips.campaign.chip_campaign", worked)
     (tmp_path / "file").write_text("")
     assert main([*command, str(tmp_path / "file" / "out")]) == 1
     assert "error[H009]: cannot write the output" in capsys.readouterr().err

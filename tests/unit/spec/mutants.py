@@ -20,9 +20,9 @@ from hwgen.pipeline import compile_kernel
 from hwgen.spec.load import make_workload, parse_hardware
 from hwgen.spec.source import read_document
 from hwgen.spec.workload import Workload
-from hwgen.verify.chips.examine import REFUSALS
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
+from hwgen.verify.natural.campaign import REFUSALS
 
 ROOT = Path(__file__).parents[3]
 NEST_REFUSALS = ("H411", "H412", "H413", "H417", "H513", "H620", "H621", "H624", "H625")

@@ -31,7 +31,7 @@ from hwgen.spec.grammar import parse_expression
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, parse_hardware, parse_workload
 from hwgen.spec.workload import Workload
-from hwgen.verify.chips.draw import draw_of
+from tests.fuzz.chips.draw import draw_of
 from tests.hosts_beside import beside
 from tests.samples import PAIRS, ROOT, SMALLER, tiled_gemm_requant
 from tests.samples import chip as first_chip
@@ -147,7 +147,7 @@ def test_chips_that_are_drawn() -> None:
             workload, chip = parse_workload(draw.data[1]), parse_hardware(draw.data[0])
             c = compile_workload(workload, chip, QUICK)
         except HwgenError:
-            continue  # Many a draw computes nothing; `hwgen verify --chips` says whether it should.
+            continue  # Many a draw computes nothing; `tests.fuzz chips` says whether it should.
         hold(c.formulas, c)
         found += 1
     assert found > 3

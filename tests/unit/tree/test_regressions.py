@@ -9,8 +9,8 @@ from hwgen.model.compiled import have_compiler
 from hwgen.polyhedral.tree.legality import check
 from hwgen.spec.load import load_hardware
 from hwgen.spec.workload import Workload
-from hwgen.verify.nest_runs import run_kernels
-from hwgen.verify.schedules import lowered
+from tests.fuzz.nest_runs import run_kernels
+from tests.fuzz.schedules import lowered
 from tests.unit.tree.toy import ROOT, ROWSUM, SPECS, chip, make, refusal
 
 CALLS = ROOT / "tests" / "specs" / "cpu_small_calls.yaml"

@@ -14,7 +14,7 @@ from hwgen.errors import HwgenError
 from hwgen.model.numeric import Array
 from hwgen.spec.workload import Workload
 from hwgen.verify.check_program import check_program
-from hwgen.verify.edits import Mutation, catch
+from tests.fuzz.edits import Mutation, catch
 from tests.planted.programs import mutations
 from tests.unit.timing.test_banks import chip, tiled_kernel
 

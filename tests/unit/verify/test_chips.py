@@ -20,25 +20,27 @@ from hwgen.errors import HwgenError
 from hwgen.model.trace import CallEvent, walk
 from hwgen.passes.compiled import Compiled
 from hwgen.pipeline import Compilation, SearchOptions
-from hwgen.report.campaigns import chips_text, failure_files, simulate_command
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import parse_hardware, parse_workload
 from hwgen.spec.source import parse_document, read_document
 from hwgen.spec.workload import Workload
-from hwgen.verify import edits, examine
-from hwgen.verify.chips import campaign
-from hwgen.verify.chips import examine as chip_examine
-from hwgen.verify.chips.campaign import ChipReport, Tally, chip_campaign
-from hwgen.verify.chips.draw import Draw, draw_again, draw_of, random_chip
-from hwgen.verify.chips.draws import Pick, Spec, Tape
-from hwgen.verify.chips.elements import element_chip
-from hwgen.verify.chips.entries import entry_chip
-from hwgen.verify.chips.examine import check
-from hwgen.verify.chips.memories import draw_addresses
-from hwgen.verify.chips.text import yaml_text
-from hwgen.verify.chips.used import FEATURES
+from hwgen.verify import examine
 from hwgen.verify.examine import compile_ranked
-from hwgen.verify.synchronisation import synchronisation_mutations
+from hwgen.verify.natural.draws import Pick, Spec, Tape
+from tests.fuzz import edits
+from tests.fuzz.__main__ import main as fuzz
+from tests.fuzz.chips import campaign
+from tests.fuzz.chips import examine as chip_examine
+from tests.fuzz.chips.campaign import ChipReport, Tally, chip_campaign
+from tests.fuzz.chips.draw import Draw, draw_again, draw_of, random_chip
+from tests.fuzz.chips.elements import element_chip
+from tests.fuzz.chips.entries import entry_chip
+from tests.fuzz.chips.examine import check
+from tests.fuzz.chips.memories import draw_addresses
+from tests.fuzz.chips.text import yaml_text
+from tests.fuzz.chips.used import FEATURES
+from tests.fuzz.mutations_synchronisation import synchronisation_mutations
+from tests.fuzz.report import chips_text, failure_files, simulate_command
 from tests.planted.kernels import with_program
 from tests.planted.programs import mutations
 
@@ -283,7 +285,7 @@ def test_a_defect_of_the_compiler_is_found_reduced_and_reproduced(
         (tmp_path / name).write_text(text, encoding="utf-8")
     shown = chips_text(report, tmp_path)
     assert "\nWRONG " in shown
-    assert f"drawn by:   hwgen verify --chips 1 --seed {failure.number}" in shown
+    assert f"drawn by:   python -m tests.fuzz chips 1 --seed {failure.number}" in shown
     chip, workload = (tmp_path / name for name in list(failure_files(report))[:2])
     command = simulate_command(failure.draw, chip, workload)
     assert f"reproduce:  {command}" in shown
@@ -365,8 +367,8 @@ def test_only_kernels_of_several_phases_may_wait_too_often(
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["verify", "--chips", "4", "--seed", "0", "--jobs", "1", "-o", str(tmp_path / "f")]
-    assert main(arguments) == 0
+    arguments = ["chips", "4", "--seed", "0", "--jobs", "1", "-o", str(tmp_path / "f")]
+    assert fuzz(arguments) == 0
     shown = capsys.readouterr().out
     assert "invented chips, seed 0: 4 drawn, each with a workload" in shown
     assert "\nran, equal to the reference " in shown
@@ -382,26 +384,12 @@ def test_the_command_writes_failures_and_exits_with_one(
 ) -> None:
     del quick
     compiling(without_a_load)
-    arguments = ["verify", "--chips", "2", "--seed", "0", "--jobs", "1", "-o", str(tmp_path)]
-    assert main(arguments) == 1
+    arguments = ["chips", "2", "--seed", "0", "--jobs", "1", "-o", str(tmp_path)]
+    assert fuzz(arguments) == 1
     shown = capsys.readouterr().out
     files = sorted(p.name for p in tmp_path.iterdir())
     assert files
     assert all(name in shown for name in files)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["verify"],
-        ["verify", "--chips", "2", "--workload", "gemm"],
-        ["verify", "--chips", "2", "--schedules", "2"],
-        ["verify", "--chips", "0"],
-    ],
-)
-def test_options_that_contradict(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(arguments) == 2
-    capsys.readouterr()
 
 
 def test_a_mutation_of_tokens_leaves_the_calls_as_they_are() -> None:

@@ -18,7 +18,7 @@ from hwgen.spec.expression import Binary, Const, Expr, Name, add, multiply
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.verify.check_program import check_program
-from hwgen.verify.edits import catch
+from tests.fuzz.edits import catch
 from tests.planted.images import IN_PLACE, image_mutations
 from tests.products import narrowed
 from tests.sampling import QUICK, THOROUGH

@@ -15,7 +15,7 @@ from hwgen.errors import HwgenError
 from hwgen.passes.phase import SearchOptions
 from hwgen.pipeline import compile_workload
 from hwgen.verify.check_instances import check_instances
-from hwgen.verify.edits import Mutation
+from tests.fuzz.edits import Mutation
 from tests.planted.instances import instance_mutations, tree_mutations
 
 KERNELS: dict[str, tuple[str, str, dict[str, int]]] = {

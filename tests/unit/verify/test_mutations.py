@@ -11,7 +11,7 @@ from hwgen.model.compiled import have_compiler
 from hwgen.model.numeric import Array
 from hwgen.model.reference import random_inputs
 from hwgen.spec.workload import Workload
-from hwgen.verify.edits import Mutation, catch
+from tests.fuzz.edits import Mutation, catch
 from tests.planted.beyond import beyond_mutations
 from tests.planted.programs import mutations
 from tests.planted.through_c import found_by_model

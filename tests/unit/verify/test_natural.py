@@ -89,5 +89,5 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
         main(["verify", "--workloads", "3", "--seed", "4", "--spec", str(SPECS / "vta.yaml")]) == 0
     )
     assert "share" in capsys.readouterr().out
-    assert main(["verify", "--workloads", "2", "--chips", "2"]) == 2
-    assert "one of --chips and --workloads" in capsys.readouterr().err
+    assert main(["verify", "--workloads", "2", "--examples", "2"]) == 2
+    assert "not --workloads" in capsys.readouterr().err

@@ -9,8 +9,8 @@ import numpy as np
 
 from hwgen.model.numeric import load
 from hwgen.spec.load import parse_workload
-from hwgen.verify.nest_runs import difference
-from hwgen.verify.nest_workloads import Draws, random_nests
+from tests.fuzz.nest_runs import difference
+from tests.fuzz.nest_workloads import Draws, random_nests
 
 
 def test_halves_and_sums_that_read_backwards_are_drawn() -> None:

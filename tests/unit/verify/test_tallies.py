@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from hwgen.verify.tallies import Counted, one_of_each, simplest
+from hwgen.verify.campaign import simplest
+from tests.fuzz.tallies import Counted, one_of_each
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hwgen.errors import HwgenError
 from hwgen.spec.load import parse_hardware
-from hwgen.verify.chips.draws import Pick, Spec
+from hwgen.verify.natural.draws import Pick, Spec
 
 COUNTS = (2, 1, 3, 4, 8)
 PORTS = (1, {"read": 1, "write": 1}, {"read": 2, "write": 1}, 2)

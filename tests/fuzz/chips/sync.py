@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from hwgen.verify.chips.draws import Pick, Spec
+from hwgen.verify.natural.draws import Pick, Spec
 
 KINDS = ("tokens", "barrier", "events", "semaphores", "scoreboard")
 

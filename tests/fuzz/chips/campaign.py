@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import cast
 
 from hwgen.errors import HwgenError
-from hwgen.verify.chips.draw import Draw, draw_again, draw_of
-from hwgen.verify.chips.draws import Spec
-from hwgen.verify.chips.examine import Outcome, Verdict, check
+from hwgen.verify.natural.draws import Spec
 from hwgen.verify.processes import each
-from hwgen.verify.tallies import Counted, one_of_each
+from tests.fuzz.chips.draw import Draw, draw_again, draw_of
+from tests.fuzz.chips.examine import Outcome, Verdict, check
+from tests.fuzz.tallies import Counted, one_of_each
 
 COLLECTED_AFTER = 20_000
 """New objects after which a process looks for cyclic garbage: most of what a draw makes stays."""
@@ -151,7 +151,7 @@ def base_data(base: Path | None) -> Spec | None:
             field="--spec",
             found="a processor",
             allowed="a chip with units, or no --spec",
-            repair="hwgen verify --schedules N, for processors",
+            repair="python -m tests.fuzz schedules N, for processors",
         )
     return cast(Spec, read_document(base).data)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from math import prod
 
-from hwgen.verify.chips.calls import rewrite_texts
-from hwgen.verify.chips.draws import Pick, Spec
+from hwgen.verify.natural.draws import Pick, Spec
+from tests.fuzz.chips.calls import rewrite_texts
 
 
 def draw_lanes(spec: Spec, pick: Pick) -> None:

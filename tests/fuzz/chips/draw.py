@@ -9,15 +9,16 @@ from random import Random
 
 from hwgen.errors import HwgenError
 from hwgen.spec.load import parse_hardware
-from hwgen.verify.chips.banks import draw_banks
-from hwgen.verify.chips.calls import rewrite_texts
-from hwgen.verify.chips.changes import change_chip
-from hwgen.verify.chips.draws import Pick, Spec, Tape
-from hwgen.verify.chips.elements import element_chip
-from hwgen.verify.chips.entries import entry_chip
-from hwgen.verify.chips.features import mark_constants
-from hwgen.verify.chips.lanes import draw_lanes
-from hwgen.verify.chips.memories import (
+from hwgen.verify.data import STYLES, Style
+from hwgen.verify.natural.draws import Pick, Spec, Tape
+from tests.fuzz.chips.banks import draw_banks
+from tests.fuzz.chips.calls import rewrite_texts
+from tests.fuzz.chips.changes import change_chip
+from tests.fuzz.chips.elements import element_chip
+from tests.fuzz.chips.entries import entry_chip
+from tests.fuzz.chips.features import mark_constants
+from tests.fuzz.chips.lanes import draw_lanes
+from tests.fuzz.chips.memories import (
     draw_addresses,
     draw_buses,
     draw_side_bus,
@@ -25,12 +26,11 @@ from hwgen.verify.chips.memories import (
     sizes_in_entries,
     without_addresses,
 )
-from hwgen.verify.chips.phases import phased_workload
-from hwgen.verify.chips.suited import computes_elements, workload_for
-from hwgen.verify.chips.sync import synchronise_otherwise
-from hwgen.verify.chips.text import yaml_text
-from hwgen.verify.chips.workloads import random_workload
-from hwgen.verify.data import STYLES, Style
+from tests.fuzz.chips.phases import phased_workload
+from tests.fuzz.chips.suited import computes_elements, workload_for
+from tests.fuzz.chips.sync import synchronise_otherwise
+from tests.fuzz.chips.text import yaml_text
+from tests.fuzz.chips.workloads import random_workload
 
 RANKS = (0, 0, 0, 1, 2, 5)
 """Schedules that are tried, by their rank in the search's order."""

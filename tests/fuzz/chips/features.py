@@ -7,8 +7,8 @@ from __future__ import annotations
 import copy
 import re
 
-from hwgen.verify.chips.calls import rewrite_texts
-from hwgen.verify.chips.draws import Pick, Spec
+from hwgen.verify.natural.draws import Pick, Spec
+from tests.fuzz.chips.calls import rewrite_texts
 
 NAME = re.compile(r"[A-Za-z_]\w*")
 EXTENTS = ("1..16", "1..4", "1..8", "1..2", "1")

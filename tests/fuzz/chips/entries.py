@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hwgen.verify.chips.calls import call_text
-from hwgen.verify.chips.draws import Pick, Spec
-from hwgen.verify.chips.features import draw_features
+from hwgen.verify.natural.draws import Pick, Spec
+from tests.fuzz.chips.calls import call_text
+from tests.fuzz.chips.features import draw_features
 
 TYPES = (("int8", "int32"), ("int8", "int32"), ("float32", "float32"), ("int16", "int32"))
 """Data types of factors and of what is accumulated."""

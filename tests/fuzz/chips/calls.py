@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hwgen.verify.chips.draws import Spec
+from hwgen.verify.natural.draws import Spec
 
 
 def rewrite_texts(spec: Spec) -> None:

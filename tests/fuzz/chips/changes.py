@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-from hwgen.verify.chips.draws import Pick, Spec
-from hwgen.verify.chips.features import (
+from hwgen.verify.natural.draws import Pick, Spec
+from tests.fuzz.chips.features import (
     draw_features,
     keep_fields,
     rename_in_cycles,
     without_priorities,
 )
-from hwgen.verify.chips.sync import synchronise_otherwise
+from tests.fuzz.chips.sync import synchronise_otherwise
 
 EXTENTS = (16383, 16, 4, 3, 2, 1)
 REACHES = ("0..2047", "0..7", "0..1", "0..15", "1..64", "1..3")

@@ -12,7 +12,7 @@ from hwgen.polyhedral.tree.bind_expr import parts_to_bind
 from hwgen.polyhedral.tree.loop_tree import Site
 from hwgen.polyhedral.tree.relations import carried, shared
 from hwgen.spec.expression import Assign, tensors_of
-from hwgen.verify.nest_workloads import Draws
+from tests.fuzz.nest_workloads import Draws
 
 Calls = Generator["Call", None, None]
 

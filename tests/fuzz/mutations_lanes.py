@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from hwgen.codegen.nodes import Call, Node
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
-
-from .edits import Mutation, on_one
-from .mutations_configuration import STATE
+from tests.fuzz.edits import Mutation, on_one
+from tests.fuzz.mutations_configuration import STATE
 
 FIELD = "H744"
 

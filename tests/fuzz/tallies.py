@@ -43,13 +43,6 @@ def one_of_each(
     return [*found.values()][:most]
 
 
-def simplest(failure: F, simpler: Callable[[F], Iterable[F]]) -> F:
-    """A failure of which there is none that is simpler."""
-    while (smaller := next(iter(simpler(failure)), None)) is not None:
-        failure = smaller
-    return failure
-
-
 def crash_text(error: Exception) -> str:
     """What an unexpected exception says, and where it was raised."""
     where = error.__traceback__

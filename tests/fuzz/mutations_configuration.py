@@ -12,8 +12,7 @@ from hwgen.codegen.nodes import Call, Configure, Node, calls
 from hwgen.codegen.program import Program
 from hwgen.model.trace import CallEvent, walk
 from hwgen.spec.hardware import HardwareSpec
-
-from .edits import Change, Edit, Mutation, Pick, drop, in_a_body, on_one
+from tests.fuzz.edits import Change, Edit, Mutation, Pick, drop, in_a_body, on_one
 
 STATE = "H742"
 

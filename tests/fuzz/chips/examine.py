@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from hwgen.errors import HwgenError
-from hwgen.verify.chips.draw import Draw
-from hwgen.verify.tallies import crash_text
+from hwgen.verify.natural.campaign import REFUSALS
+from tests.fuzz.chips.draw import Draw
+from tests.fuzz.tallies import crash_text
 
 if TYPE_CHECKING:
     from hwgen.pipeline import Compilation
@@ -17,14 +18,6 @@ if TYPE_CHECKING:
 
 FILES = ("H0", "H1", "H2")
 """Codes that reading a chip or a workload may end with."""
-REFUSALS = (
-    *("H301", "H302", "H305"),
-    *("H402", "H403", "H405", "H407", "H408"),
-    *("H422", "H423", "H424"),
-    *("H502", "H503", "H504", "H505"),
-    *("H611", "H612", "H613", "H614", "H615", "H616"),
-)
-"""Codes that compiling may end with; all others tell of a defect."""
 READ_AS_TEXT = 8
 """One in so many draws is read from its texts too: reading takes long."""
 SURPLUS = "H766"
@@ -64,8 +57,8 @@ def check(draw: Draw) -> Outcome:
 def _check(draw: Draw) -> Outcome:
     from hwgen.spec.load import parse_hardware, parse_workload
     from hwgen.spec.source import parse_document
-    from hwgen.verify.chips.used import features_used
     from hwgen.verify.examine import compile_ranked
+    from tests.fuzz.chips.used import features_used
 
     chip, text = draw.data
     if draw.seed % READ_AS_TEXT == 0:
@@ -100,11 +93,11 @@ def _run(
     from hwgen.model.c_compiler import build_in_turn, have_compiler
     from hwgen.model.redundancy import check_minimal
     from hwgen.verify.data import draw_inputs
-    from hwgen.verify.edits import catch
     from hwgen.verify.examine import examine
-    from hwgen.verify.mutations_configuration import configuration_mutations
-    from hwgen.verify.mutations_lanes import lane_mutations
-    from hwgen.verify.synchronisation import synchronisation_mutations
+    from tests.fuzz.edits import catch
+    from tests.fuzz.mutations_configuration import configuration_mutations
+    from tests.fuzz.mutations_lanes import lane_mutations
+    from tests.fuzz.mutations_synchronisation import synchronisation_mutations
 
     inputs = draw_inputs(workload, draw.seed, draw.style)
     use_c = draw.use_c and have_compiler()

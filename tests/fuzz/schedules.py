@@ -26,12 +26,13 @@ from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, parse_workload
 from hwgen.spec.typecheck import is_float
+from hwgen.verify.campaign import simplest
 from hwgen.verify.data import draw_inputs
-from hwgen.verify.nest_calls import Call, CallDraws
-from hwgen.verify.nest_runs import HOST, Kernel, Target, executed, run_kernels
-from hwgen.verify.nest_workloads import Data, Draws, random_nests
 from hwgen.verify.processes import each
-from hwgen.verify.tallies import Counted, crash_text, one_of_each, simplest
+from tests.fuzz.nest_calls import Call, CallDraws
+from tests.fuzz.nest_runs import HOST, Kernel, Target, executed, run_kernels
+from tests.fuzz.nest_workloads import Data, Draws, random_nests
+from tests.fuzz.tallies import Counted, crash_text, one_of_each
 
 BATCH = 50
 """Sequences whose kernels make one program."""

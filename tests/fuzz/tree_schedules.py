@@ -25,9 +25,9 @@ from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
 from hwgen.spec.memory import Memory
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import Engine, examine
-from hwgen.verify.nest_calls import Call, CallDraws, Calls
-from hwgen.verify.schedules import Case, FindingError, replayed
-from hwgen.verify.tallies import crash_text
+from tests.fuzz.nest_calls import Call, CallDraws, Calls
+from tests.fuzz.schedules import Case, FindingError, replayed
+from tests.fuzz.tallies import crash_text
 
 PHYSICAL = ("H502", "H512", "H516", "H611", "H612", "H613", "H614", "H615", "H616", "H618")
 """What the chip cannot run, however it is written."""

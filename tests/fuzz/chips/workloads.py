@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hwgen.verify.chips.draws import Choose, Pick, Spec
+from hwgen.verify.natural.draws import Choose, Pick, Spec
 
 EXTENTS = (1, 2, 3, 5, 16, 17, 33)
 INPUT_TYPES = ("int8",) * 24 + ("int32",) * 4 + ("uint8", "int16")

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import copy
 
-from hwgen.verify.chips.draws import Pick, Spec
-from hwgen.verify.chips.entries import code, every_edge
-from hwgen.verify.chips.features import draw_features
-from hwgen.verify.chips.sync import synchronise_otherwise
+from hwgen.verify.natural.draws import Pick, Spec
+from tests.fuzz.chips.entries import code, every_edge
+from tests.fuzz.chips.features import draw_features
+from tests.fuzz.chips.sync import synchronise_otherwise
 
 BUILDING = ("load", "store", "zero")
 """Intrinsics that no chip can do without."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hwgen.verify.chips.draws import Choose, Pick, Spec
+from hwgen.verify.natural.draws import Choose, Pick, Spec
 
 EXTENTS = (4, 1, 2, 3, 5, 7, 9, 17, 33)
 

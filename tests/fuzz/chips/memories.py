@@ -7,7 +7,7 @@ from math import prod
 
 from hwgen.spec.expression import DTYPES
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.verify.chips.draws import Pick, Spec
+from hwgen.verify.natural.draws import Pick, Spec
 
 ENTRIES = (64, 256, 16, 8, 6, 4, 3, 2, 1)
 """Entries of a memory that is made smaller, where one entry is several elements."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from hwgen.verify.chips.draws import Choose, Pick, Spec
+from hwgen.verify.natural.draws import Choose, Pick, Spec
 
 EXTENTS = (1, 2, 5, 16, 17, 40, 70)
 """Around the extents of lanes."""

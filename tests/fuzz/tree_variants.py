@@ -9,10 +9,10 @@ from random import Random
 
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.schedule.script import Edit
-from hwgen.verify.nest_calls import Call
-from hwgen.verify.nest_workloads import Data, Draws
-from hwgen.verify.schedules import Case, make
-from hwgen.verify.tree_schedules import TreeDraws
+from tests.fuzz.nest_calls import Call
+from tests.fuzz.nest_workloads import Data, Draws
+from tests.fuzz.schedules import Case, make
+from tests.fuzz.tree_schedules import TreeDraws
 
 KEPT = ("cache_read", "cache_write", "reindex_cache_read", "decompose_reduction", "set_scope")
 """Edits without which stages have no memories and no calls."""

@@ -18,18 +18,18 @@ from hwgen.passes.trees import TreeCompilation
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, parse_hardware, parse_workload
-from hwgen.verify.chips.draw import draw_of
-from hwgen.verify.chips.examine import REFUSALS
 from hwgen.verify.examine import compile_case
+from hwgen.verify.natural.campaign import REFUSALS
 from hwgen.verify.natural.draft import numbers_of
 from hwgen.verify.natural.families import natural_workload
-from hwgen.verify.nest_workloads import Data
 from hwgen.verify.processes import each
-from hwgen.verify.schedules import SHOWN_FAILURES, Case, Failure, FindingError, reduced
-from hwgen.verify.tallies import Counted, crash_text, one_of_each
-from hwgen.verify.tree_schedules import failure as wrong
-from hwgen.verify.tree_schedules import judged, outcome
-from hwgen.verify.tree_variants import variant
+from tests.fuzz.chips.draw import draw_of
+from tests.fuzz.nest_workloads import Data
+from tests.fuzz.schedules import SHOWN_FAILURES, Case, Failure, FindingError, reduced
+from tests.fuzz.tallies import Counted, crash_text, one_of_each
+from tests.fuzz.tree_schedules import failure as wrong
+from tests.fuzz.tree_schedules import judged, outcome
+from tests.fuzz.tree_variants import variant
 
 TREES = 8
 """Schedules near each that the search makes."""
