@@ -23,6 +23,7 @@ from hwgen.network.onnx_reader import read_onnx
 from hwgen.network.operators.elementwise import ERF_ERROR
 from hwgen.network.operators.from_onnx import ONNX
 from hwgen.network.operators.table import layers_of
+from hwgen.network.report import layer_figures
 from tests.sampling import tiered
 
 onnx: Any = pytest.importorskip("onnx")
@@ -84,6 +85,49 @@ def test_a_graph(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert graph.operators[0].outputs == ("r",)
     assert graph.operators[0].attributes["fused"] == "max({0}, 0.0)"
+
+
+def quantised(path: Path, x: str, w: str, *, point: int, product: bool) -> Path:
+    """A padded convolution, or a product of matrices, of bytes with zero points."""
+    rng, low, low_w = np.random.default_rng(5), 0 if x == "uint8" else -128, -20 * (w == "int8")
+    weights = rng.integers(low_w, 20, (16, 16) if product else (16, 16, 3, 3)).astype(w)
+    scales = {"xs": 0.05, "ws": 0.01, "ys": 0.1}
+    constants: dict[str, Any] = {n: np.array(v, np.float32) for n, v in scales.items()}
+    zeros = {"xz": np.array(low + 7, x), "wz": np.array(point, w), "yz": np.array(low + 90, x)}
+    constants |= {"w": weights, **zeros}
+    names, kind, pads = ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz"], "QLinearMatMul", {}
+    if not product:
+        constants["b"] = rng.integers(-500, 500, 16).astype(np.int32)
+        names, kind, pads = [*names, "b"], "QLinearConv", {"pads": [1, 1, 1, 1]}
+    shape, h = [8, 16] if product else [1, 16, 6, 6], onnx.helper
+    types = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(x))
+    ends = [h.make_tensor_value_info(n, types, shape) for n in ("x", "y")]
+    values = [onnx.numpy_helper.from_array(v, n) for n, v in constants.items()]
+    graph = h.make_graph([h.make_node(kind, names, ["y"], **pads)], "graph", ends[:1], ends[1:],
+                         values)  # fmt: skip
+    onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 21)]), str(path))
+    return path
+
+
+FORMS = [
+    ("uint8", "uint8", 7, False), ("int8", "int8", 0, False), ("uint8", "int8", 0, False),
+    ("uint8", "int8", 120, True), ("int8", "uint8", 128, True),
+]  # fmt: skip
+
+
+@pytest.mark.skipif(not have_compiler(), reason="no C compiler")
+@pytest.mark.parametrize(("x", "w", "point", "product"), tiered(FORMS, FORMS[:1]))
+def test_units_take_products_of_bytes(
+    x: str, w: str, point: int, product: bool, tmp_path: Path
+) -> None:
+    """With any signs, and zero points that leave the weights in int8."""
+    path = quantised(tmp_path / "net.onnx", x, w, point=point, product=product)
+    net = compile_model(path, "vta")
+    (step,) = net.layers
+    assert layer_figures(net, step).macs_on_units == (
+        0 if (w, point) == ("int8", 120) else step.layer.macs
+    )
+    assert str(net.compare(4)) == "equal to onnx's reference evaluator: 1 layers on 4 inputs"
 
 
 @pytest.mark.skipif(not have_compiler(), reason="no C compiler")

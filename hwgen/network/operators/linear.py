@@ -8,7 +8,7 @@ once, halves to even, after the zero point is added.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -67,11 +67,13 @@ def dequantised(s: Statements) -> Layer:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """Sums of products of bytes to bytes. `zeros`: of the activations and the weights; `factor`:
-    one, or one for each channel; `bias`: where it is known before; `read`: the number of a bias
-    that is computed; `dtype`, `zero`: of the output."""
+    """Sums of products of bytes to bytes. `zeros`: what is subtracted from the activations and the
+    weights; `around`: the zero point of the activations; `factor`: one, or one for each channel;
+    `bias`: where it is known before; `read`: the number of a bias that is computed; `dtype`,
+    `zero`: of the output."""
 
     zeros: tuple[int, int]
+    around: int
     factor: Array
     bias: Array | None
     read: int | None
@@ -80,9 +82,13 @@ class Linear:
     sums: str = "int32"
 
     @staticmethod
-    def of(s: Statements, bias: int | None = None) -> Linear:
-        """Of inputs in the order of `QLinearConv`; `bias`: the number of that input, of weights
-        whose first dimension is the channels.
+    def of(s: Statements, channels: int, bias: int = 8) -> Linear:
+        """Of inputs in the order of `QLinearConv`; `channels`: which dimension of the weights the
+        output's channels are; `bias`: the number of that input.
+
+        Bytes without a sign are moved to int8, with their zero points. Those of constant weights
+        are subtracted before, and that of the activations times the weights is a part of the bias,
+        so that sums are of plain products.
 
         Raises:
             UnsupportedError: of other types and scales.
@@ -91,28 +97,26 @@ class Linear:
         need({x.dtype, w.dtype, s.y.dtype} <= set(_BYTES), "other types than of 8 bits")
         a, b, c = (s.values(n, "scales").astype(np.float32).ravel() for n in (1, 4, 6))
         need(a.size == c.size == 1, "scales of rows")
-        zeros = _zero(s, 2), _zero(s, 5)
-        values, data = None, w.data
-        if bias is not None and s.has(bias):
-            values = s.given(bias).data
-        if (
-            bias is not None
-            and data is not None
-            and not zeros[1]
-            and (values is not None or not s.has(bias))
-        ):
-            # The zero point times the weights is a part of the bias.
-            rest = tuple(range(1, data.ndim))
-            total = -zeros[0] * data.astype(np.int64).sum(rest)
-            values = (total if values is None else total + values).astype(np.int32)
-            zeros = (0, 0)
-        read = bias if bias is not None and values is None and s.has(bias) else None
-        return Linear(zeros, a * b / c, values, read, s.y.dtype, _zero(s, 7))
+        around, point, known = (
+            _signed(s, 0, _zero(s, 2)),
+            _signed(s, 3, _zero(s, 5)),
+            s.given(3).data,
+        )
+        zeros, read, added = (around, point), bias if s.has(bias) else None, None
+        other = s.given(bias).data if s.has(bias) else np.zeros((), np.int32)
+        if known is not None and other is not None and (channels == 0 or known.ndim == 2):
+            plain = known.astype(np.int64) - point
+            rest = tuple(n for n in range(plain.ndim) if n != channels)
+            added = (other.astype(np.int64) - around * plain.sum(rest)).astype(np.int32)
+            narrow, read, zeros = plain.astype(np.int8), None, (0, point)
+            if np.array_equal(narrow, plain):
+                zeros, s.instead[3] = (0, 0), replace(s.given(3), data=narrow)
+        return Linear(zeros, around, a * b / c, added, read, s.y.dtype, _zero(s, 7))
 
     @property
     def outside(self) -> str:
         """What an image is surrounded by."""
-        return str(self.zeros[0])
+        return str(self.around)
 
     def product(self, x: str, w: str) -> str:
         """One term of a sum."""
@@ -140,6 +144,19 @@ class Linear:
         factor = access("factor", self._of(channels))
         value = f"float64({total}) * float64({factor}) + {literal(self.zero)}"
         return f"round(clip({value}, {literal(low)}, {literal(high)}))"
+
+
+def _signed(s: Statements, number: int, zero: int) -> int:
+    """The zero point of an input in int8, to which its numbers are brought."""
+    tensor = s.given(number)
+    if tensor.dtype == "int8":
+        return zero
+    if tensor.data is None:
+        s.converted[number] = "int8", "int8({0} - 128)"
+    else:
+        data = (tensor.data.astype(np.int16) - 128).astype(np.int8)
+        s.instead[number] = replace(tensor, dtype="int8", data=data)
+    return zero - 128
 
 
 def _zero(s: Statements, number: int) -> int:

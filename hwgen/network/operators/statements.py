@@ -23,13 +23,17 @@ Kind = tuple[int, ...]
 class Statements:
     """The computation of one operator while it is written. Tensors are named when they are first
     read; the operator's own ones are inputs, or constants where the model gives their values.
-    `activation`: an expression of the value `{0}`, the last step of the output."""
+    `activation`: an expression of the value `{0}`, the last step of the output. By the number of an
+    input, `instead`: a constant in its place; `converted`: the type that a statement brings it to
+    first, and the expression."""
 
     def __init__(self, graph: Graph, operator: Operator) -> None:
         self.graph, self.operator = graph, operator
         need(len(operator.outputs) == 1, f"{len(operator.outputs)} outputs")
         self.output = graph.tensor[operator.outputs[0]]
         self.activation = self.word("fused", "{0}")
+        self.instead: dict[int, Tensor] = {}
+        self.converted: dict[int, tuple[str, str]] = {}
         self.sizes: dict[str, int] = {}
         self.inexact: dict[str, float | Floats] = {}
         self._compute: list[str | Loops] = []
@@ -52,7 +56,12 @@ class Statements:
     def given(self, number: int = 0) -> Tensor:
         """An input."""
         need(self.has(number), f"fewer than {number + 1} inputs")
-        return self.graph.tensor[self.operator.inputs[number]]
+        return self.instead.get(number) or self.graph.tensor[self.operator.inputs[number]]
+
+    def dtype(self, number: int) -> str:
+        """The type in which an input is read."""
+        converted = self.converted.get(number)
+        return converted[0] if converted else self.given(number).dtype
 
     def values(self, number: int, words: str) -> Array:
         """An input that must be constant."""
@@ -99,6 +108,11 @@ class Statements:
         `laid`: the order of the same axes in which a constant is laid out."""
         tensor = _known(self.given(number))
         if tensor.data is None:
+            if number in self.converted:
+                dtype, text = self.converted[number]
+                self._inputs[f"{name}_in"] = tensor.name
+                given = self.local(f"{name}_in", tensor.dtype, axes)
+                return self.made(name, dtype, axes, text.format(given))
             self._inputs[name] = tensor.name
             return self.local(name, tensor.dtype, axes)
         if laid is None or len(laid) == len(axes) == 0:

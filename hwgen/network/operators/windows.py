@@ -111,7 +111,7 @@ class Windows:
             if inside:
                 source, x = "xp", access("x", [*lead, *taken, *last])
                 value = f"select({' and '.join(inside)}, {x}, {outside})"
-                s.made(source, s.given(number).dtype, [*lead, *around, *last], value)
+                s.made(source, s.dtype(number), [*lead, *around, *last], value)
         at: list[Axis] = []
         names = zip(self.outputs, self.loops, self.strides, self.dilations, strict=True)
         for (i, o), (r, _), t, d in names:
