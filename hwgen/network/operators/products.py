@@ -156,7 +156,9 @@ def fully_connected(graph: Graph, operator: Operator) -> Layer:
 
 
 def _matrix(operator: Operator, found: _Product, rows: int, depth: int, w: Array) -> Layer:
-    """`w[k, n]`: constants are laid out for whoever runs along the channels."""
+    """`w[k, n]`; of integers they are laid out as the model has them, for whoever adds products up
+    in lanes, and of floats, whose sums have an order, for whoever runs along the channels."""
+    weights, at = ("K, N", "k, n") if found.dtype == "float32" else ("N, K", "n, k")
     computation = Computation(
         operator.kind if depth > 1 or operator.kind == "fully_connected" else "conv2d",
         (("M", rows), ("N", w.shape[1]), ("K", depth), *found.limits),
@@ -165,10 +167,16 @@ def _matrix(operator: Operator, found: _Product, rows: int, depth: int, w: Array
             *found.between("[M, N]"),
             ("y", f"{found.dtype}[M, N]"),
         ),
-        found.constants("K, N", "N"),
-        ("acc[m, n] += x[m, k] * w[k, n]", *found.last(operator, "m, n", "n")),
+        found.constants(weights, "N"),
+        (f"acc[m, n] += x[m, k] * w[{at}]", *found.last(operator, "m, n", "n")),
     )
-    return _layer(operator, computation, found, found.values(w, (w.shape[1],)), rows * w.size)
+    return _layer(
+        operator,
+        computation,
+        found,
+        found.values(w if at == "k, n" else np.transpose(w), (w.shape[1],)),
+        rows * w.size,
+    )
 
 
 def conv2d(graph: Graph, operator: Operator) -> Layer:
@@ -182,20 +190,23 @@ def conv2d(graph: Graph, operator: Operator) -> Layer:
         rows = prod(found.x.shape[:3])
         w = np.transpose(np.reshape(found.w, (channels, depth)))
         return _matrix(operator, found, rows, depth, w)
-    n = window.batch
+    n, floats = window.batch, found.dtype == "float32"
+    at = "r, s, c, o" if floats else "o, r, s, c"
     shape = f"[{window.batches}OH, OW, O]"
     computation = Computation(
         "conv2d",
         (*window.sizes, ("C", depth), ("O", channels), *found.limits),
         (*window.tensors, *found.between(shape), ("y", f"{found.dtype}{shape}")),
-        found.constants("R, Q, C, O", "O"),
+        found.constants("R, Q, C, O" if floats else "O, R, Q, C", "O"),
         (
             *window.padded,
-            f"acc[{n}i, j, o] += {window.source}[{window.at}, c] * w[r, s, c, o]",
+            f"acc[{n}i, j, o] += {window.source}[{window.at}, c] * w[{at}]",
             *found.last(operator, f"{n}i, j, o", "o"),
         ),
     )
-    constants = found.values(np.transpose(found.w, (1, 2, 3, 0)), (channels,))
+    constants = found.values(
+        np.transpose(found.w, (1, 2, 3, 0)) if floats else found.w, (channels,)
+    )
     macs = found.y.elements * prod(found.w.shape[1:])
     return _layer(operator, computation, found, constants, macs)
 
