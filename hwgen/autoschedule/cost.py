@@ -31,7 +31,8 @@ class Structure:
     """What a grid leaves open: which iterators are `v` and `r` ("" for none), operands that are
     packed so that `v` is contiguous, iterators padded to whole tiles, and the order of blocks.
 
-    `partial`: `v` is a part of the reduction, and its lanes are added up afterwards.
+    `partial`: `v` is a part of the reduction, and its lanes are added up afterwards. `dot`: the
+    iterator of the reduction that the compiler of the code runs in lanes by itself ("": `v` is).
     """
 
     v: str
@@ -40,6 +41,7 @@ class Structure:
     padded: tuple[str, ...] = ()
     columns_first: bool = False
     partial: bool = False
+    dot: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +106,16 @@ def lanes_of(nest: Nest, machine: Processor) -> int:
 def grid(nest: Nest, hardware: HardwareSpec, structure: Structure) -> Grid:
     """Cycles at every combination of tile sizes."""
     extents = nest.extents
-    lanes = lanes_of(nest, hardware.machine)
+    lanes = 1 if structure.dot else lanes_of(nest, hardware.machine)
     wide, tall = extents[structure.v], extents.get(structure.r, 1)
     columns = sorted({min(wide, lanes * n) for n in (1, 2, 3, 4, 6)})
     rows = sorted({min(tall, n) for n in (1, 2, 3, 4, 5, 6, 7, 8, 12, 14)})
     blocks = (1, 2, 4, 8, 16, 32, 64, 128)
     column_tiles = (1,) if structure.partial else _counts(blocks, wide, columns[0])
-    row_tiles = _counts(blocks, tall, rows[0])
+    row_tiles = (1,) if structure.dot else _counts(blocks, tall, rows[0])
     length = extents.get(main_reduction(nest), 1)
     depths = [0]
-    if not structure.partial:
+    if not structure.partial and not structure.dot:
         depths += [d for d in (64, 128, 256, 512) if 2 * d <= length]
     axes = tuple(
         a.ravel().astype(np.int64)
@@ -146,9 +148,10 @@ def _cycles(
     machine, costs = hardware.machine, hardware.machine.costs
     columns, rows, column_tiles, row_tiles, depth = (a.astype(np.float64) for a in axes)
     extents = nest.extents
-    lanes = lanes_of(nest, machine)
+    width = lanes_of(nest, machine)
+    lanes = 1 if structure.dot else width
     wide, tall = extents[structure.v], extents.get(structure.r, 1)
-    main = main_reduction(nest)
+    main = structure.dot or main_reduction(nest)
     length = float(extents.get(main, 1))
     depth = np.where(depth > 0, depth, length)
     vectors = np.ceil(columns / lanes)
@@ -169,6 +172,16 @@ def _cycles(
         instances = others * tiles_r
         reduction = added * tiles_v * (length if main != structure.v else 1.0)
         finish = rows * 4.0 + _joining(nest, machine, structure, vectors, rows, columns)
+    elif structure.dot:
+        # Of each run along the reduction: whole vectors, what is left one by one, and their sum.
+        vectors_, left = divmod(int(length), width)
+        tile = vectors * rows
+        one_by_one = left * tile * nest.operations / machine.operations_per_cycle
+        met = tile * 2.0 * log2(width) / machine.operations_per_cycle if vectors_ else 0.0
+        step, reduction = vectors_ * step + one_by_one + met, float(added)
+        instances = others * tiles_r * tiles_v
+        lanes_after = np.minimum(columns * column_tiles, machine.lanes_bytes // nest.result_bytes)
+        finish = tile * (1.0 + (3.0 + 2.0 * nest.operations) / lanes_after)
     else:
         reduction = added * np.ceil(length / depth) * depth
         instances = others * tiles_r * tiles_v
@@ -218,12 +231,16 @@ def _step(
     """Cycles of one step of the reduction on one register tile."""
     costs = machine.costs
     arithmetic = vectors * rows * nest.operations
+    if nest.narrow and not structure.dot:
+        arithmetic = arithmetic * costs.narrow_factor
     loads = np.zeros_like(rows)
     late = np.zeros_like(rows)
     for operand in nest.operands:
         times = rows if structure.r and operand.uses(structure.r) else np.ones_like(rows)
         stride = operand.stride(structure.v)
-        if not operand.uses(structure.v):
+        if structure.dot:
+            loads += 2.0 * times * (vectors if operand.uses(structure.v) else 1.0)
+        elif not operand.uses(structure.v):
             loads += times
         elif stride == 1 or operand.tensor in structure.packed:
             narrow = operand.bytes < nest.accumulator_bytes
@@ -258,7 +275,7 @@ def _levels(
     ones = np.ones_like(columns)
     extents = nest.extents
     wide, tall = float(extents[structure.v]), float(extents.get(structure.r, 1))
-    main = main_reduction(nest)
+    main = structure.dot or main_reduction(nest)
     levels = [
         _Level(n, ones * e, ones)
         for n, e in nest.spatial

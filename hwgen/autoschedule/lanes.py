@@ -7,6 +7,7 @@ from math import prod
 from hwgen.autoschedule.cost import Point, Structure, lanes_of, main_reduction
 from hwgen.autoschedule.nests import Nest, attempt, lone_loops, loop_of, nest_of, partner_loops
 from hwgen.polyhedral.schedule.schedule import Schedule
+from hwgen.polyhedral.tree.cost import sums_in_vectors
 from hwgen.polyhedral.tree.edit import main_site
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage
 from hwgen.spec.expression import Access, Name, names
@@ -32,7 +33,7 @@ def has_kind(machine: Processor, kind: str) -> str:
 # What there is to choose from
 
 
-def structures(state: LoopTree, nest: Nest) -> list[Structure]:
+def structures(state: LoopTree, nest: Nest, machine: Processor) -> list[Structure]:
     """Every choice of the loops of a register tile, of what is packed and padded, and of order."""
     stage = state.stage[nest.stage]
     extents = nest.extents
@@ -53,11 +54,31 @@ def structures(state: LoopTree, nest: Nest) -> list[Structure]:
             result += [
                 Structure(k, r, partial=True) for r in (long or [n for n, _ in nest.spatial][-1:])
             ]
+    for k in _dots(state, nest, machine):
+        result += [
+            Structure(v, r, columns_first=first, dot=k)
+            for v in long
+            for r in [n for n in long if n != v] or [""]
+            for first in ((False, True) if r else (False,))
+        ]
     if not result and long:
         v = long[-1]
         result = [Structure(v, r) for r in [n for n in long if n != v] or [""]]
     assert all(s.v in extents for s in result)
     return result
+
+
+def _dots(state: LoopTree, nest: Nest, machine: Processor) -> list[str]:
+    """Iterators of a reduction along which compilers of the code add products up in lanes."""
+    if not sums_in_vectors(state, state.stage[nest.stage], machine):
+        return []
+    return [
+        k
+        for k, extent in nest.reduction
+        if extent > 1
+        and any(o.uses(k) for o in nest.operands)
+        and all(not o.uses(k) or o.stride(k) == 1 for o in nest.operands)
+    ]
 
 
 def _contiguous(nest: Nest, v: str, packed: tuple[str, ...]) -> bool:
@@ -122,6 +143,9 @@ def schedule_nest(
     block, tile = _tile_consumer(schedule, target, structure, point, machine)
     if kernel == target:
         schedule.compute_at(target, tile)
+        if structure.dot:
+            _dot_tile(schedule, target, structure, point, tile, machine)
+            return
     elif structure.partial:
         schedule.compute_at(target, tile)
         schedule.compute_at(kernel, tile)
@@ -222,10 +246,10 @@ def _tile_consumer(
     chosen = [structure.v] if not structure.partial else []
     chosen += [structure.r] if structure.r else []
     others = [n for n in schedule.loops(post) if n not in {loops[i] for i in chosen}]
-    sizes = {
-        structure.v: (point.columns, point.column_tiles),
-        structure.r: (point.rows, point.row_tiles),
-    }
+    wide = (point.columns, point.column_tiles)
+    if structure.dot:  # Lanes of the consumer run over all the columns of a block.
+        wide = (point.columns * point.column_tiles, 1)
+    sizes = {structure.v: wide, structure.r: (point.rows, point.row_tiles)}
     cut = {i: _cut(schedule, loops[i], *sizes[i]) for i in chosen}
     order = chosen if structure.columns_first else chosen[::-1]
     blocks = [x for i in order for x in cut[i][0]]
@@ -317,6 +341,35 @@ def _register_tile(
         inner = schedule.state.site[f"{kernel}_init"].names[depth:]
         if inner:
             _finish(schedule, list(inner), machine, width)
+
+
+def _dot_tile(
+    schedule: Schedule,
+    kernel: str,
+    structure: Structure,
+    point: Point,
+    tile: str,
+    machine: Processor,
+) -> None:
+    """The tiles of a block's columns, each with the reduction around its rows and columns, all of
+    which are unrolled: a compiler then has one sum for each, along what lies side by side."""
+    reduction = [n for i, _ in schedule.state.stage[kernel].reduction if i != structure.dot
+                 for n in inside(schedule, kernel, i, tile)]  # fmt: skip
+    reduction += inside(schedule, kernel, structure.dot, tile)
+    outer: list[str] = []
+    inner: list[str] = []
+    for iterator, size in ((structure.r, point.rows), (structure.v, point.columns)):
+        for loop in inside(schedule, kernel, iterator, tile) if iterator else []:
+            first, second, third = _cut(schedule, loop, size, 1)
+            outer += [*first, *second]
+            inner += third
+    schedule.reorder(*outer, *reduction, *inner)
+    schedule.decompose_reduction(kernel, reduction[0])
+    if has_kind(machine, "unroll"):
+        depth = len(main_site(schedule.state, kernel).names) - len(reduction) - len(inner)
+        beginning = schedule.state.site[f"{kernel}_init"].names[depth:]
+        for loop in (*inner, *beginning):
+            attempt(schedule, lambda x=loop: schedule.unroll(x))
 
 
 def _columns(schedule: Schedule, kernel: str, structure: Structure, target: str) -> set[str]:

@@ -13,6 +13,7 @@ from hwgen.polyhedral.tree.edit import main_site
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage
 from hwgen.polyhedral.tree.terms import addends
 from hwgen.spec.expression import DTYPES, Access, Name, names
+from hwgen.spec.typecheck import is_float
 
 
 def attempt(schedule: Schedule, edits: Callable[[], None]) -> HwgenError | None:
@@ -72,7 +73,8 @@ class Operand:
 class Nest:
     """An untouched reduction: `spatial` and `reduction` iterators (name, extent), what it reads;
     `post`: the one stage that reads its result point by point, and `partner`: for each spatial
-    iterator, that stage's iterator ("" and {} where there is none). `sums`: it adds."""
+    iterator, that stage's iterator ("" and {} where there is none). `sums`: it adds; `narrow`: it
+    adds products of integers that are narrower than their sum."""
 
     stage: str
     spatial: tuple[tuple[str, int], ...]
@@ -85,6 +87,7 @@ class Nest:
     post: str = ""
     partner: Mapping[str, str] | None = None
     sums: bool = True
+    narrow: bool = False
 
     @property
     def extents(self) -> dict[str, int]:
@@ -184,7 +187,15 @@ def nest_of(state: LoopTree, name: str) -> Nest:
         post,
         partner,
         stage.op == "+=",
+        stage.op == "+=" and _is_narrow(state, stage),
     )
+
+
+def _is_narrow(state: LoopTree, stage: Stage) -> bool:
+    """Whether a stage reads integers alone, all of them narrower than its result."""
+    dtypes = [state.tensor[a.tensor].dtype for a in stage.reads]
+    least = DTYPES[state.tensor[stage.tensor].dtype]
+    return bool(dtypes) and all(not is_float(d) and DTYPES[d] < least for d in dtypes)
 
 
 def last_index(stage: Stage) -> tuple[str, ...]:

@@ -206,7 +206,8 @@ def _tile_lanes(
     """The cheapest tiling that the schedule accepts; whether none was left out."""
     if not nest.plain:
         return None, True
-    grids = [grid(nest, schedule.hardware, s) for s in lanes.structures(schedule.state, nest)]
+    structures = lanes.structures(schedule.state, nest, machine)
+    grids = [grid(nest, schedule.hardware, s) for s in structures]
     ranked = _ranked(grids, options.attempts)
     tried = _Tried(watch)
     for number, (structure, point) in enumerate(ranked):
@@ -215,6 +216,7 @@ def _tile_lanes(
         if refused is None:
             text = f"{point}, columns {structure.v}"
             text += f", rows {structure.r}" if structure.r else ""
+            text += f", sums along {structure.dot}" if structure.dot else ""
             text += f", packed {', '.join(structure.packed)}" if structure.packed else ""
             return Choice(
                 nest.stage,

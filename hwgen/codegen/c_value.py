@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from hwgen.codegen.c_constants import integer, number_text
 from hwgen.codegen.c_expr import Helpers
 from hwgen.codegen.c_names import C_TYPES
+from hwgen.codegen.rounding_shift import ROUNDED_SHIFT, rounded_shift
 from hwgen.spec.expression import (
     Access,
     Binary,
@@ -196,7 +197,7 @@ def dtype_interval(dtype: str) -> Interval:
 
 def value_helpers(prefix: str) -> Helpers:
     """A collector over every helper that typed expressions and immediates may need."""
-    computed = {**_integer_helpers(), **_typed_helpers(), **_IN_LANES}
+    computed = {**_integer_helpers(), **_typed_helpers(), **_IN_LANES, **ROUNDED_SHIFT}
     return Helpers(prefix, {**computed, **HALF_HELPERS, **_WITHIN_FLOAT})
 
 
@@ -255,7 +256,7 @@ class ValueText:
             case Unary(_, operand):
                 return Value(f"(!{self(operand).text})", "int32", (0, 1))
             case Cast(dtype, operand):
-                return self.cast(self(operand), dtype)
+                return self._rounded(expr) or self.cast(self(operand), dtype)
             case Binary(op, left, right):
                 return self._binary(op, self(left), self(right))
             case Call(function, arguments):
@@ -377,6 +378,17 @@ class ValueText:
             ends = [x >> n for x in left.interval for n in (low, high)]
             interval = (min(ends), max(ends))
         return Value(call, dtype, interval, _numbers(left, right))
+
+    def _rounded(self, expr: Expr) -> Value | None:
+        """In lanes, a division by a power of two that need not be in 64 bits; None for others."""
+        found = rounded_shift(expr) if self.lanes else None
+        if found is None:
+            return None
+        number, amount = map(self, found)
+        if (number.dtype, amount.dtype) != ("int32", "int32"):
+            return None
+        call = self.helpers.call("rounded_shr_int32", number.text, amount.text)
+        return Value(call, "int32", dtype_interval("int32"), number.numbers)
 
     def _call(self, function: str, arguments: list[Value]) -> Value:
         match function, arguments:

@@ -75,6 +75,7 @@ class CodeCosts:
     far_cycles: float
     step_cycles: float
     uneven_factor: float
+    narrow_factor: float
     serial_share: float
     barrier_cycles: float
     hiding_threads: float
@@ -135,6 +136,7 @@ class Processor:
     kernel shares it.
     `workers`: iterations of parallel loops (or blocks of bound ones) that run at once.
     `operations_per_cycle`: of one worker on one lane; `lanes_bytes`: width of a vector (0: none).
+    `dot_bytes`: of integers whose products the C compiler adds up in lanes by itself, at most.
     `memory_bytes_per_cycle`: of the caller's arrays. `line_bytes`: what one prefetch fetches.
     `iteration_cycles`: of every iteration of a serial loop. `handover_cycles`: from units beside it
     to its code and back. `units_shared_by`: "thread" where each worker has such units of its own.
@@ -159,6 +161,7 @@ class Processor:
     caches: tuple[Cache, ...]
     workers: int
     lanes_bytes: int
+    dot_bytes: int
     operations_per_cycle: float
     memory_bytes_per_cycle: float
     iteration_cycles: float

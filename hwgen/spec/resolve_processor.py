@@ -133,6 +133,7 @@ def resolve_processor(context: Context, schema: HardwareSchema) -> Processor | N
         caches=caches,
         workers=number("workers", given.workers, 1),
         lanes_bytes=number("vector_bytes", given.vector_bytes, 0),
+        dot_bytes=number("dot_bytes", given.dot_bytes, 0),
         operations_per_cycle=rate("operations_per_cycle", given.operations_per_cycle),
         memory_bytes_per_cycle=rate("memory_bytes_per_cycle", given.memory_bytes_per_cycle),
         iteration_cycles=rate("iteration_cycles", given.iteration_cycles),

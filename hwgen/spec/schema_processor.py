@@ -51,6 +51,9 @@ class CodeCostsSchema(Model):
     """Cycles that each step of a sum adds to those of a tile, for its loop and addresses."""
     uneven_factor: RateExpr = 4
     """Slowdown of a tile whose size is known only at run time."""
+    narrow_factor: RateExpr = 1
+    """Slowdown of vector lanes that multiply integers narrower than their sums, as the C compiler
+    widens each factor."""
     serial_share: RateExpr = 0.1
     """Share of the time of a less busy resource (arithmetic, a cache, memory) that does not overlap
     the busiest one, at most 1."""
@@ -170,6 +173,9 @@ class ProcessorSchema(Model):
     """Iterations of parallel loops, or blocks of bound ones, that run at once."""
     vector_bytes: IntExpr = 0
     """Bytes of a vector register; 0: no vectors."""
+    dot_bytes: IntExpr = 0
+    """Widest integers, in bytes, whose products the C compiler adds up in vectors by itself where
+    both factors are adjacent in memory; 0: none."""
     operations_per_cycle: RateExpr = 1
     """Operations of one worker per cycle, in one vector lane."""
     memory_bytes_per_cycle: RateExpr = 16

@@ -48,6 +48,12 @@ class Ending(Protocol):
         ...
 
 
+def in_order(ending: Ending) -> bool:
+    """Whether sums have an order, as those of floats do: constants are laid out then for whoever
+    runs along the results, and of integers for whoever adds products up in lanes."""
+    return ending.sums.startswith("float")
+
+
 @dataclass(frozen=True, slots=True)
 class OfFloats:
     """A bias is added, where that input is there; `scales`: of the sum and of the bias; `shape`: of
@@ -106,8 +112,8 @@ def matrix(
     agree(s.given(inputs[0]).elements == rows * depth and s.y.elements == rows * columns)
     m, n, k = ("m", rows), ("n", columns), ("k", depth)
     x = s.read(inputs[0], "x", [k, m] if turned[0] else [m, k])
-    # Constants are laid out for whoever runs along the columns.
-    w = s.read(inputs[1], "w", [n, k] if turned[1] else [k, n], [k, n])
+    laid = [k, n] if in_order(ending) else [n, k]
+    w = s.read(inputs[1], "w", [n, k] if turned[1] else [k, n], laid)
     s.say(f"{s.local('acc', ending.sums, [m, n])} += {ending.product(x, w)}")
     return closed(s, ending, [m, n], [n], rows * columns * depth)
 

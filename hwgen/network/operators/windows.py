@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwgen.network.operators.layer import Layer, agree, need, need_float
-from hwgen.network.operators.products import Ending, closed, matrix
+from hwgen.network.operators.products import Ending, closed, in_order, matrix
 from hwgen.network.operators.rescaling import Fixed
 from hwgen.network.operators.statements import (
     Axis,
@@ -195,8 +195,9 @@ def convolution(
         return matrix(s, prod(x.shape[:-1]), outputs, depth, ending, inputs)
     part = {"g": found.g, "c": found.c, "o": found.o, "r": windows.loops}
     weights = [axis for letter in order for axis in part[letter]]
-    # Constants are laid out for whoever runs along the channels.
-    laid = [*windows.loops, *found.g, *found.c, *found.o] if s.graph.channels_last else weights
+    laid = weights
+    if s.graph.channels_last and (groups > 1 or in_order(ending)):
+        laid = [*windows.loops, *found.g, *found.c, *found.o]
     batch = batch_of(s)
     around = [*found.g, *found.c]
     lead = batch if s.graph.channels_last else [*batch, *around]

@@ -16,7 +16,7 @@ import numpy as np
 from hwgen.polyhedral.caches import busiest, filled
 from hwgen.polyhedral.tree.cache_traffic import TreeTraffic
 from hwgen.polyhedral.tree.instructions import retired
-from hwgen.polyhedral.tree.loop_tree import LoopTree, Site
+from hwgen.polyhedral.tree.loop_tree import LoopTree, Site, Stage
 from hwgen.polyhedral.tree.padding import is_by_place
 from hwgen.spec.affine import affine
 from hwgen.spec.expression import (
@@ -27,10 +27,12 @@ from hwgen.spec.expression import (
     Expr,
     children,
     names,
+    substitute,
     walk,
 )
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor
+from hwgen.spec.typecheck import is_float
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,35 @@ def _kinds(site: Site, machine: Processor, kind: str, level: str = "") -> int:
     )
 
 
+def _summed(state: LoopTree, site: Site, machine: Processor) -> int:
+    """Iterations of the loop along which compilers add products up in lanes; 1: none."""
+    stage = state.stage[site.block.stage]
+    inner = next((x for x in reversed(site.loops) if machine.runs(x.kind) != "unroll"), None)
+    if not sums_in_vectors(state, stage, machine) or inner is None or inner.kind in machine.loop:
+        return 1
+    steps = {_step(state, access, site.block.binding, inner.name) for access in stage.reads}
+    own = _step(state, stage.target, site.block.binding, inner.name)
+    return inner.extent if own == 0 and steps <= {0, 1} and 1 in steps else 1
+
+
+def sums_in_vectors(state: LoopTree, stage: Stage, machine: Processor) -> bool:
+    """Whether a stage adds products of integers up that compilers of the code do in lanes."""
+    dtypes = [state.tensor[a.tensor].dtype for a in stage.reads]
+    narrow = all(not is_float(d) and DTYPES[d] <= machine.dot_bytes for d in dtypes)
+    return stage.op == "+=" and narrow and state.tensor[stage.tensor].dtype == "int32"
+
+
+def _step(state: LoopTree, access: Access, binding: Mapping[str, Expr], loop: str) -> int | None:
+    """Elements by which a loop moves an access; None where that is not constant."""
+    step = 0
+    for index, extent in zip(access.indices, state.tensor[access.tensor].shape, strict=True):
+        form = affine(substitute(index, binding))
+        if form is None:
+            return None
+        step = step * extent + form.coefficient(loop)
+    return step
+
+
 def _block(
     state: LoopTree,
     site: Site,
@@ -178,6 +209,7 @@ def _block(
     work = operations(stage.value, last)
     if site.block.part == "init":
         work = 1 if stage.seed is None else operations(stage.seed, last)
+    together = 1
     if machine.coordinates("block"):
         blocks = _kinds(site, machine, "bind", "block")
         threads = _kinds(site, machine, "bind", "thread")
@@ -185,11 +217,13 @@ def _block(
         share = ceil(blocks / machine.workers) / blocks
     else:
         at_once = _kinds(site, machine, "parallel")
-        lanes = min(_kinds(site, machine, "vectorize"), max(1, machine.lanes_bytes // width))
+        most = max(1, machine.lanes_bytes // width)
+        together = min(_summed(state, site, machine), most)
+        lanes = max(together, min(_kinds(site, machine, "vectorize"), most))
         rate = float(lanes * machine.operations_per_cycle)
         share = ceil(at_once / machine.workers) / at_once
     counted = ("", "parallel")  # Workers count the iterations that they take.
-    steps = prod(x.extent for x in site.loops if machine.runs(x.kind) in counted)
+    steps = prod(x.extent for x in site.loops if machine.runs(x.kind) in counted) / together
     compute = (points * work / rate + machine.iteration_cycles * steps) * share
     name = site.block.name
     if instructions:

@@ -19,6 +19,8 @@ from hwgen.model.reference import random_inputs, run_reference
 from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.schedule.script import PRIMITIVES
+from hwgen.polyhedral.tree.cost import estimate_nest
+from hwgen.polyhedral.tree.edit import main_site
 from hwgen.spec.expression import Access
 from hwgen.spec.grammar import parse_expression
 from hwgen.spec.hardware import HardwareSpec
@@ -148,7 +150,7 @@ def test_degenerate_sizes(name: str, sizes: tuple[int, int, int]) -> None:
 def _grids() -> list[Grid]:
     s = Schedule(matmul(96, 64, 128), chip("cpu_generic"))
     nest = nest_of(s.state, "c")
-    return [grid(nest, s.hardware, x) for x in structures(s.state, nest)]
+    return [grid(nest, s.hardware, x) for x in structures(s.state, nest, s.hardware.machine)]
 
 
 def test_no_point_is_below_the_bound() -> None:
@@ -179,7 +181,8 @@ def _rows(op: str, n: int, also: str) -> int:
     )
     s = Schedule(w, chip("x86_avx512"))
     nest = nest_of(s.state, "t")
-    (best,) = (grid(nest, s.hardware, x).best(1)[0] for x in structures(s.state, nest) if x.partial)
+    found = structures(s.state, nest, s.hardware.machine)
+    (best,) = (grid(nest, s.hardware, x).best(1)[0] for x in found if x.partial)
     return best.rows
 
 
@@ -211,3 +214,42 @@ def test_footprints_are_those_of_enumeration() -> None:
         found = footprint(read, box, 1)[0]
         assert found == 4 * hull
         assert found >= 4 * len(rows) * len(columns)
+
+
+def _products(inputs: str, sums: str, weights: str) -> Schedule:
+    w = make_workload(
+        "products",
+        sizes={"M": 30, "N": 24, "K": 80},
+        tensors={
+            "x": f"{inputs}[M, K]",
+            "w": f"{inputs}[{'N, K' if weights == 'n, k' else 'K, N'}]",
+            "t": f"{sums}[M, N]",
+            "y": f"{inputs}[M, N]",
+        },
+        compute=[f"t[m, n] += x[m, k] * w[{weights}]", f"y[m, n] = {inputs}(t[m, n])"],
+    )
+    return Schedule(w, chip("cpu_generic"))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+def test_compilers_add_products_of_narrow_integers_up_in_lanes(dtype: str) -> None:
+    """The loop along what lies side by side is the innermost that is not unrolled, and its cycles
+    are those of vectors."""
+    s = _products(dtype, "int32", "n, k")
+    assert "sums along k" in str(autoschedule(s))
+    loops = [x for x in main_site(s.state, "t").loops if x.kind != "unroll"]
+    assert (loops[-1].name, loops[-1].kind) == ("k", "serial")
+    one_by_one = 30 * 24 * 80 / s.hardware.machine.operations_per_cycle
+    assert 6 * estimate_nest(s.resolved, s.homes, s.hardware).cycles < one_by_one
+    assert right(s)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "sums", "weights"),
+    [("float32", "float32", "n, k"), ("int32", "int32", "n, k"), ("int8", "int32", "k, n")],
+    ids=["the order of floats is kept", "of whole words", "apart in memory"],
+)
+def test_other_sums_have_lanes_of_their_own(inputs: str, sums: str, weights: str) -> None:
+    s = _products(inputs, sums, weights)
+    assert "sums along" not in str(autoschedule(s))
+    assert inputs == "float32" or right(s)

@@ -235,6 +235,53 @@ def test_values_mean_what_numpy_computes(tmp_path: Path) -> None:
             assert out == expected, f"{expr}: p = {a}, q = {b}"
 
 
+def _divided(number: Expr, amount: Expr) -> Expr:
+    """As quantised models round, in 64 bits."""
+    half = binary(">>", binary("<<", Cast("int64", Const(1)), amount), 1)
+    tie = binary("and", binary("<", number, 0), binary(">", amount, 0))
+    odd = Call("select", (tie, Const(1), Const(0)))
+    sums = binary("-", binary("+", Cast("int64", number), half), odd)
+    return Cast("int32", binary(">>", sums, amount))
+
+
+@pytest.mark.skipif(not have_compiler(), reason="no C compiler")
+def test_rounded_shifts_in_lanes_are_those_of_64_bits(tmp_path: Path) -> None:
+    """For all amounts, also those that count their last bits alone."""
+    helpers = value_helpers("t")
+    bodies: list[str] = []
+    for name, lanes in (("narrow", True), ("wide", False)):
+        text = ValueText(helpers, lambda a: (f"*{a.tensor}", "int32"), {}, lanes=lanes)
+        value = text.cast(text(_divided(P, Q)), "int32")
+        assert ("rounded_shr" in value.text) == lanes
+        assert ("int64" in value.text) != lanes
+        head = f"void {name}(const int32_t *p, const int32_t *q, int32_t *r)"
+        bodies.append(f"{head};\n{head}\n{{\n  *r = {value.text};\n}}")
+    library = compiled(
+        tmp_path, "\n".join(["#include <stdint.h>", *helpers.definitions(), *bodies])
+    )
+    ends = [0, 1, 2, 3, 5, 1 << 30, (1 << 31) - 2, (1 << 31) - 1]
+    numbers = [*ends, *(-1 - n for n in ends), -123456789, 987654321]
+    for number, amount in product(numbers, range(-70, 140)):
+        given = [np.array(n, np.int32) for n in (number, amount)]
+        narrow, wide = np.zeros((), np.int32), np.zeros((), np.int32)
+        for name, out in (("narrow", narrow), ("wide", wide)):
+            library[name](*(ctypes.c_void_p(x.ctypes.data) for x in (*given, out)))
+        assert narrow == wide, (number, amount)
+
+
+def test_other_types_and_other_texts_are_no_rounded_shifts() -> None:
+    for dtype in ("int64", "uint32"):
+        text = ValueText(value_helpers("t"), lambda a, d=dtype: (f"*{a.tensor}", d), {}, lanes=True)
+        assert "rounded_shr" not in text(_divided(P, Q)).text
+    text = ValueText(value_helpers("t"), lambda a: (f"*{a.tensor}", "int32"), {}, lanes=True)
+    match _divided(P, Q):
+        case Cast(_, Binary(_, sums, amount)):
+            assert amount == Q
+            assert "rounded_shr" not in text(Cast("int32", binary(">>", sums, P))).text
+        case _:
+            raise AssertionError
+
+
 def test_partial_operations_ask_for_checks() -> None:
     helpers = value_helpers("t")
     text = ValueText(helpers, lambda a: (f"*{a.tensor}", "int32"), {})
