@@ -23,7 +23,7 @@ from hwgen.model.weights import images_of, weights_file
 from hwgen.network.byte_order import from_little_endian, little_endian
 from hwgen.network.operators.layer import WEIGHTS, Computation
 from hwgen.passes.cache import ScheduleCache
-from hwgen.passes.compiled import Compiled
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.passes.phase import SearchOptions
 from hwgen.pipeline import compile_kernel, compile_workload
@@ -170,7 +170,7 @@ def _compiled(work: _Work) -> LayerKernel | Diagnostic:
         return error.diagnostic
 
 
-def _of_units(made: Compiled) -> LayerKernel:
+def _of_units(made: Kernel) -> LayerKernel:
     emitted = emit_firmware(made.program, made.hardware, made.workload)
     plan, source = emitted.plan, emitted.source
     own, name = plan.workspace, source.function
@@ -201,7 +201,7 @@ def _of_units(made: Compiled) -> LayerKernel:
     )  # fmt: skip
 
 
-def _of_processor(made: Compiled) -> LayerKernel:
+def _of_processor(made: Kernel) -> LayerKernel:
     (code,) = made.program.codes
     emitted = emit_nest_firmware(code, made.hardware, made.workload)
     source, name = emitted.source, emitted.source.function
@@ -217,7 +217,7 @@ def _of_processor(made: Compiled) -> LayerKernel:
     )  # fmt: skip
 
 
-def _figures(made: Compiled) -> Figures:
+def _figures(made: Kernel) -> Figures:
     beside: tuple[Code, ...] = made.program.codes if made.hardware.units else ()
     host_reads = frozenset(n for code in beside for n in code.inputs)
     fallen = made.on_processor_alone or WEIGHTS in host_reads
@@ -233,7 +233,7 @@ def _figures(made: Compiled) -> Figures:
     )
 
 
-def _refused(made: Compiled) -> tuple[str, str]:
+def _refused(made: Kernel) -> tuple[str, str]:
     """Why units alone do not compute a layer, as `explain` says it, and the nearest repair."""
     try:
         compile_kernel(made.workload, made.hardware)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from hwgen.errors import HwgenError, Tolerating
-from hwgen.passes.compilation import Compilation
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.start import Start
 from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.phases import split_phases
@@ -36,11 +36,11 @@ REFUSALS = ("H3", "H4", "H5", "H6")
 UNMADE = "H421"
 """The code of a tree with a block that no call computes."""
 
-UnitsOf = Callable[[Start], Compilation]
+UnitsOf = Callable[[Start], Kernel]
 """What units make alone of what is left to be searched."""
 
 
-def compile_inlined(start: Start, units: UnitsOf, refused: HwgenError) -> Compilation:
+def compile_inlined(start: Start, units: UnitsOf, refused: HwgenError) -> Kernel:
     """A kernel of a workload of which units cannot compute some statement by itself; `refused`:
     why.
 
