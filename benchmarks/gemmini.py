@@ -39,7 +39,8 @@ from hwgen.codegen.software_loops import written_out
 from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound
 from hwgen.model.traffic import off_chip_traffic
-from hwgen.pipeline import Compilation, compile_kernel
+from hwgen.passes import kernel as compiled_kernel
+from hwgen.pipeline import compile_kernel
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.spec.table import Cell, table
@@ -112,7 +113,7 @@ def chip(latency: int | None = None) -> HardwareSpec:
 
 
 @cache
-def compiled(kernel: Kernel) -> Compilation:
+def compiled(kernel: Kernel) -> compiled_kernel.Kernel:
     workload = load_workload(emitted.path(kernel.workload), dict(kernel.sizes))
     return compile_kernel(workload, chip())
 
@@ -207,7 +208,7 @@ def with_the_librarys_tiles(kernel: Kernel) -> tuple[str, int | str]:
         slots=tuple((name, 2 if depth else 1) for name, depth in depths.items()),
     )
     try:
-        chosen = replace(c.search.candidates[0], tiling=tiling)
+        chosen = replace(c.account.search.candidates[0], tiling=tiling)
         return f"{i}, {j}, {k}", compile_kernel(c.workload, chip(), chosen).cycles
     except HwgenError as error:
         return f"{i}, {j}, {k}", f"{error.code}"

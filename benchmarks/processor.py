@@ -17,7 +17,8 @@ import numpy as np
 from hwgen.model.c_compiler import AS_FOUND, load_library
 from hwgen.model.native import FLAGS, compile_native
 from hwgen.model.reference import random_inputs
-from hwgen.passes.nest_pipeline import NestCompilation, compile_nest
+from hwgen.passes.kernel import Kernel
+from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, make_workload
 from hwgen.verify.compare import unexplained
@@ -25,7 +26,7 @@ from hwgen.verify.compare import unexplained
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def product(n: int, hardware: HardwareSpec, *, auto: bool) -> NestCompilation:
+def product(n: int, hardware: HardwareSpec, *, auto: bool) -> Kernel:
     """C[m, n] += A[m, k] * B[k, n], square."""
     workload = make_workload(
         "sgemm",
@@ -36,7 +37,7 @@ def product(n: int, hardware: HardwareSpec, *, auto: bool) -> NestCompilation:
     return compile_nest(workload, hardware, auto=auto)
 
 
-def gflops(c: NestCompilation, n: int, repeats: int) -> float:
+def gflops(c: Kernel, n: int, repeats: int) -> float:
     """Of the fastest run; the result is checked against the reference first."""
     from hwgen.model.reference import run_reference
 

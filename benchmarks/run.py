@@ -27,8 +27,9 @@ from hwgen.model.compiled import compile_model, have_compiler
 from hwgen.model.functional import run
 from hwgen.model.reference import random_inputs
 from hwgen.model.traffic import off_chip_traffic
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.scripting import compile_script
-from hwgen.pipeline import Candidate, Compilation, compile_kernel, compile_workload
+from hwgen.pipeline import Candidate, compile_kernel, compile_workload
 from hwgen.report.text import measure
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, parse_workload
@@ -72,7 +73,7 @@ LARGE = {"M": 8192, "N": 8192, "K": 8192}
 REPEATS = 5
 
 
-def compiled(workload: str, sizes: Sizes) -> Compilation:
+def compiled(workload: str, sizes: Sizes) -> Kernel:
     path = ROOT / "workloads" / f"{workload}.yaml"
     return compile_kernel(load_workload(path, sizes), load_hardware(SPEC))
 
@@ -188,7 +189,7 @@ def networks() -> str:
         own = ROOT / "benchmarks" / f"{name}.yaml"
         file = own if own.exists() else ROOT / "workloads" / f"{name}.yaml"
         c = compile_workload(load_workload(file, sizes), chip)
-        phases = len(c.parts) if isinstance(c, Compilation) else 0
+        phases = len(c.parts)
         how = f"{phases} phase{'s' if phases > 1 else ''}" if phases else "shared"
         moved = off_chip_traffic(c.program, c.hardware, c.workload)
         total = sum(t.loaded + t.stored for t in moved)
@@ -241,7 +242,7 @@ def banks() -> str:
             slots=tuple((n, 2) for n in storages),
         )
         c = compile_kernel(found.workload, chip, Candidate(tiling, 0.0))
-        timing = c.kernel.timing
+        timing = c.timing
         load, core = (timing.unit(n).busy for n in ("dma_in", "vector"))
         waited = sum(u.banks for u in timing.units)
         rows.append([count, load, core, c.cycles, c.cycles / max(load, core), waited])

@@ -28,9 +28,10 @@ def main(arguments: Sequence[str]) -> int:
     for case in cases:
         found = judge(case, every_match=which == "all")
         c = found.compilation
+        looked = c.account.search
         rows.append((
             str(case), found.points, found.refused, c.cycles, found.best, found.ratio,
-            c.cycles / c.bound.cycles, c.search.simulated, "yes" if c.search.exhausted else "no",
+            c.cycles / c.bound.cycles, looked.simulated, "yes" if looked.exhausted else "no",
             found.seconds,
         ))  # fmt: skip
         # What is known of a run of an hour that ends too soon.

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hwgen.pipeline import Compilation, SearchOptions, compile_kernel
+from hwgen.passes.kernel import Kernel
+from hwgen.pipeline import SearchOptions, compile_kernel
 from hwgen.report.text import measure
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.spec.table import Cell, table
@@ -57,7 +58,7 @@ PROBLEMS: tuple[tuple[str, str, dict[str, int], int, int], ...] = (
 """Chip, workload, sizes, the mapper's bytes, and a slack in per cent."""
 
 
-def _made(chip: str, workload: str, sizes: dict[str, int], slack: float | None) -> Compilation:
+def _made(chip: str, workload: str, sizes: dict[str, int], slack: float | None) -> Kernel:
     shared = ROOT / "workloads" / f"{workload}.yaml"
     file = shared if shared.exists() else OWN / f"{workload}.yaml"
     hardware = load_hardware(ROOT / "hw_specs" / f"{chip}.yaml")

@@ -16,12 +16,12 @@ from hwgen.autoschedule.options import Options
 from hwgen.codegen.image_layout import packed_bytes
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.block_completing import complete_blocks
-from hwgen.passes.compilation import Compilation, Kernel, build
-from hwgen.passes.compiled import Compiled
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.passes.phase import DEFAULTS, SearchOptions
 from hwgen.passes.scripting import compile_script
 from hwgen.passes.start import Start
+from hwgen.passes.trees import build
 from hwgen.pipeline import compile_workload
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.match.matching import Match, ranked_matches
@@ -67,7 +67,7 @@ def compile_scripted(
     options: SearchOptions = DEFAULTS,
     *,
     auto: bool = True,
-) -> Compiled:
+) -> Kernel:
     """Compile the schedule that a script makes, for any chip; `auto`: completed where it is
     unfinished.
 
@@ -90,7 +90,7 @@ def complete_script(
     script: str,
     file: str = "script",
     options: SearchOptions = DEFAULTS,
-) -> Compiled:
+) -> Kernel:
     """Compile the best schedule that goes on from a script, or agrees with all that it says.
 
     A script that tensorizes every stage is compiled as it is.
@@ -116,7 +116,7 @@ def complete_script(
     return complete_blocks(schedule, options)
 
 
-def _automatic(schedule: Schedule, options: SearchOptions) -> Compiled | None:
+def _automatic(schedule: Schedule, options: SearchOptions) -> Kernel | None:
     """What is compiled without a script, where its script begins as the given one does, or, of
     tilings, says all of that in whatever order."""
     wanted = schedule.edits()
@@ -127,7 +127,7 @@ def _automatic(schedule: Schedule, options: SearchOptions) -> Compiled | None:
             raise
         return None  # Other schedules may still begin so, and what refuses them says why.
     whole = Schedule(schedule.workload, schedule.hardware).replay(found.script).edits()
-    if not isinstance(found, Compilation):
+    if not found.parts:
         return found if whole[: len(wanted)] == wanted else None
     return found if all(edit in whole for edit in wanted) else None
 
@@ -140,7 +140,7 @@ class _Rest:
     scop: Scop
     options: SearchOptions
 
-    def found(self) -> Compilation | None:
+    def found(self) -> Kernel | None:
         """The best schedule that goes on from the script, or agrees with what it says."""
         with Tolerating(NO_KERNEL):
             found = self.best(partial(known_tiles, self.schedule, self.scop), self.goes_on)
@@ -150,18 +150,16 @@ class _Rest:
             return found
         return None  # What no phase as a whole has, stages may have each.
 
-    def best(
-        self, tiles: Tiles, agrees: Agrees, allows: Allows | None = None
-    ) -> Compilation | None:
+    def best(self, tiles: Tiles, agrees: Agrees, allows: Allows | None = None) -> Kernel | None:
         """The best schedule of those that agree."""
         hardware, scop = self.schedule.hardware, self.scop
         start = Start(self.schedule.workload, hardware)
-        best: tuple[Kernel, SearchResult, list[Match]] | None = None
+        best: tuple[Kernel, list[Match]] | None = None
         watch = Watch(self.options.seconds, self.options.progress, self.options.work)
         cost = partial(packed_bytes, scop, hardware)
         for group in islice(ranked_matches(scop, select(scop, hardware), cost), GROUPS):
             for match in group:
-                if best is not None and best[2] is group and not cost(best[0].tiling.match):
+                if best is not None and best[1] is group and not cost(best[0].match):
                     break  # The host rearranges nothing.
                 found = self._candidates(match, tiles, allows, watch)
                 if found is None:
@@ -176,11 +174,10 @@ class _Rest:
                         continue  # Another may have room, or calls.
                     by = self.options.measure
                     if best is None or by(kernel) < by(best[0]):
-                        best = kernel, replace(found, cycles=kernel.cycles), group
-        if best is None:
-            return None
-        kernel, result, group = best
-        return Compilation(start.given, hardware, start, scop, tuple(group), result, kernel)
+                        counts = replace(found, cycles=kernel.cycles)
+                        account = replace(kernel.account, matches=tuple(group), search=counts)
+                        best = kernel.with_account(account), group
+        return None if best is None else best[0]
 
     def _candidates(
         self, match: Match, tiles: Tiles, allows: Allows | None, watch: Watch

@@ -15,7 +15,7 @@ from hwgen.completing import compile_scripted
 from hwgen.model.inputs import bind_inputs
 from hwgen.model.native import compile_native, runs_here
 from hwgen.model.numeric import Array
-from hwgen.passes.compiled import Compiled
+from hwgen.passes import kernel as compiled
 from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.passes.phase import SearchOptions
 from hwgen.pipeline import compile_workload
@@ -88,7 +88,7 @@ def build(
         if given.slack is not None and not 0 <= given.slack <= NEAR - 1:
             raise unfit("options", f"slack={given.slack}", f"slack from 0 to {NEAR - 1:.2f}")
     if loops and isinstance(given, Options):
-        made: Compiled = compile_nest(wanted, hardware, text, auto, file, given)
+        made: compiled.Kernel = compile_nest(wanted, hardware, text, auto, file, given)
     elif not loops and isinstance(given, SearchOptions):
         made = _compile_units(wanted, hardware, text, auto, file, given)
     else:
@@ -116,7 +116,7 @@ def _compile_units(
     auto: bool,
     file: str,
     options: SearchOptions,
-) -> Compiled:
+) -> compiled.Kernel:
     if script is None and auto:
         made = compile_workload(workload, hardware, options)
     else:
@@ -133,7 +133,7 @@ class Kernel(Brief):
     >>> c = kernel(a, b)
     """
 
-    compilation: Compiled
+    compilation: compiled.Kernel
     """Every artefact that led to it."""
     wanted: Engine = "auto"
 

@@ -9,18 +9,17 @@ from math import inf
 from hwgen.autoschedule.options import Options
 from hwgen.codegen.image_layout import images_refused
 from hwgen.errors import HwgenError, Tolerating
-from hwgen.passes.compilation import Compilation, Kernel, build
-from hwgen.passes.compiled import Compiled
 from hwgen.passes.covering import REFUSALS, UNMADE, UnitsOf, compile_covered
 from hwgen.passes.decomposing import with_padding_apart
 from hwgen.passes.fusing import several
 from hwgen.passes.interleaving import interleaved
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.passes.network import CompileUnits, in_blocks, phases_may_be_faster, shared_if_better
 from hwgen.passes.phase import DEFAULTS, SearchOptions, compile_phase
 from hwgen.passes.phased import compile_phases
 from hwgen.passes.start import Start
-from hwgen.passes.trees import TreeCompilation
+from hwgen.passes.trees import build
 from hwgen.passes.weighing import surely_weighed, weighed_if_better
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.phases import split_phases
@@ -32,10 +31,7 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 
 __all__ = [
-    "Compilation",
-    "Kernel",
     "SearchOptions",
-    "build",
     "compile_kernel",
     "compile_workload",
     "otherwise",
@@ -48,7 +44,7 @@ def compile_kernel(
     hardware: HardwareSpec,
     schedule: Candidate | None = None,
     options: SearchOptions = DEFAULTS,
-) -> Compilation:
+) -> Kernel:
     """Compile a workload for a chip's units; `schedule` replaces the search's choice.
 
     Raises:
@@ -69,11 +65,9 @@ def compile_kernel(
     with isl.bounded():
         if schedule is None:
             return _searched(rewritten(workload, hardware), options)
-        start = Start(workload, hardware)
-        scop = build_scop(workload)
-        kernel = build(start, scop, schedule)
+        made = build(Start(workload, hardware), build_scop(workload), schedule)
         matches, given = (schedule.tiling.match,), SearchResult((schedule,))
-        return Compilation(workload, hardware, start, scop, matches, given, kernel)
+        return made.with_account(replace(made.account, matches=matches, search=given))
 
 
 def rewritten(workload: Workload, hardware: HardwareSpec) -> Start:
@@ -81,11 +75,11 @@ def rewritten(workload: Workload, hardware: HardwareSpec) -> Start:
     return with_padding_apart(Start(workload, hardware))
 
 
-def _searched(start: Start, options: SearchOptions) -> Compilation:
+def _searched(start: Start, options: SearchOptions) -> Kernel:
     """What units make of a start, as the search finds it best."""
-    known: dict[str, Compilation] = {}
+    known: dict[str, Kernel] = {}
 
-    def units(given: Start) -> Compilation:
+    def units(given: Start) -> Kernel:
         if given.trace not in known:
             known[given.trace] = _as_it_is(given, options)
         return known[given.trace]
@@ -103,18 +97,16 @@ def _searched(start: Start, options: SearchOptions) -> Compilation:
         return _with_end(made)
 
 
-def _with_end(made: Compilation) -> Compilation:
+def _with_end(made: Kernel) -> Kernel:
     """The same, its last results stored in pieces where that is faster."""
-    tree = interleaved(made.kernel.made)
-    if tree is made.kernel.made:
+    found = interleaved(made)
+    if found is made:
         return made
-    kernel = replace(made.kernel, made=tree)
-    return replace(made, kernel=kernel, search=replace(made.search, cycles=kernel.cycles))
+    search = replace(made.account.search, cycles=found.cycles)
+    return found.with_account(replace(made.account, search=search))
 
 
-def _edited(
-    start: Start, units: UnitsOf, options: SearchOptions, refused: HwgenError
-) -> Compilation:
+def _edited(start: Start, units: UnitsOf, options: SearchOptions, refused: HwgenError) -> Kernel:
     """A kernel of a workload that units do not compute statement by statement, in a form that they
     do; a processor beside them must take longer over it."""
     made = compile_covered(start, units, options, refused)
@@ -133,7 +125,7 @@ def _cycles_of_processor(start: Start) -> float:
     return estimate_nest(schedule.resolved, schedule.homes, start.hardware).cycles
 
 
-def _as_it_is(start: Start, options: SearchOptions) -> Compilation:
+def _as_it_is(start: Start, options: SearchOptions) -> Kernel:
     """What a start computes, statement by statement."""
     phases = split_phases(start.workload)
     if len(phases) == 1:
@@ -143,7 +135,7 @@ def _as_it_is(start: Start, options: SearchOptions) -> Compilation:
 
 def compile_workload(
     workload: Workload, hardware: HardwareSpec, options: SearchOptions = DEFAULTS
-) -> Compiled:
+) -> Kernel:
     """Compile a workload for any chip: for its units, phase by phase or in loops that its stages
     share, and the processor beside them, which does what no intrinsics compute (where it does all,
     there is a tree alone), or for a processor alone.
@@ -169,7 +161,7 @@ def compile_workload(
     return min(found, key=options.measure)
 
 
-def _of_units(start: Start, options: SearchOptions) -> Compilation | TreeCompilation:
+def _of_units(start: Start, options: SearchOptions) -> Kernel:
     """What is made of a start for a chip with units."""
     try:
         made = _searched(start, replace(options, spills=False))
@@ -183,9 +175,7 @@ def _units(start: Start, options: SearchOptions) -> CompileUnits:
     return partial(compile_kernel, hardware=start.hardware, options=options)
 
 
-def otherwise(
-    start: Start, options: SearchOptions, refused: HwgenError
-) -> Compilation | TreeCompilation:
+def otherwise(start: Start, options: SearchOptions, refused: HwgenError) -> Kernel:
     """What units cannot run phase by phase with all that is in between on the chip, for a reason:
     in blocks that stages share, or phase by phase all the same, else with the processor beside
     them.

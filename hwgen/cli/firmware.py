@@ -17,7 +17,7 @@ from hwgen.report.output import add_files
 
 if TYPE_CHECKING:
     from hwgen.model.numeric import Array
-    from hwgen.passes.compiled import Compiled
+    from hwgen.passes.kernel import Kernel
     from hwgen.spec.hardware import HardwareSpec
     from hwgen.spec.workload import Workload
 
@@ -44,7 +44,7 @@ class FirmwareKernel:
         return room + (f", {self.constant_bytes:,} of constants" if self.constant_bytes else "")
 
 
-def firmware_of(compiled: Compiled, arrays: Mapping[str, Array]) -> FirmwareKernel:
+def firmware_of(compiled: Kernel, arrays: Mapping[str, Array]) -> FirmwareKernel:
     """The files of a kernel; `arrays`: the constants that are compiled in.
 
     Raises:
@@ -54,7 +54,7 @@ def firmware_of(compiled: Compiled, arrays: Mapping[str, Array]) -> FirmwareKern
     return (_of_units if compiled.hardware.units else _of_processor)(compiled, arrays)
 
 
-def _of_units(compiled: Compiled, arrays: Mapping[str, Array]) -> FirmwareKernel:
+def _of_units(compiled: Kernel, arrays: Mapping[str, Array]) -> FirmwareKernel:
     made = emit_firmware(compiled.program, compiled.hardware, compiled.workload, frozenset(arrays))
     source, name = made.source, made.source.function
     files = {f"{name}.c": source.c, f"{name}.h": source.header, f"{name}_model.c": source.model}
@@ -75,7 +75,7 @@ def part_of(made: FirmwareSource, extra: tuple[str, ...] = ()) -> Part:
     )  # fmt: skip
 
 
-def _of_processor(compiled: Compiled, arrays: Mapping[str, Array]) -> FirmwareKernel:
+def _of_processor(compiled: Kernel, arrays: Mapping[str, Array]) -> FirmwareKernel:
     (code,) = compiled.program.codes
     chosen = frozenset(arrays)
     made = emit_nest_firmware(code, compiled.hardware, compiled.workload, chosen)
@@ -110,7 +110,7 @@ def firmware_files(kernels: Sequence[FirmwareKernel], hardware: HardwareSpec) ->
 
 
 def _constants(
-    name: str, compiled: Compiled, constants: Sequence[Constant], alignment: int
+    name: str, compiled: Kernel, constants: Sequence[Constant], alignment: int
 ) -> tuple[dict[str, str], int]:
     """The file of constants, where there are any, and their bytes."""
     if not constants:

@@ -21,7 +21,7 @@ from hwgen.spec.find import nearest
 
 if TYPE_CHECKING:
     from hwgen.cli.firmware import FirmwareKernel
-    from hwgen.passes.compiled import Compiled
+    from hwgen.passes.kernel import Kernel
     from hwgen.report.refused import Refusal
     from hwgen.spec.hardware import HardwareSpec
     from hwgen.spec.workload import Workload
@@ -138,7 +138,7 @@ def load(request: Request, search: Search, *, trust: bool = False) -> HardwareSp
 
 def compile_one(
     wanted: WorkloadRequest, hardware: HardwareSpec, search: Search, script: Script = NO_SCRIPT
-) -> Compiled:
+) -> Kernel:
     """One workload of a request, compiled."""
     # A bad file is reported before the compiler is loaded.
     workload = wanted.load()
@@ -152,7 +152,7 @@ def compile_one(
 
 def compile_scripted(
     workload: Workload, hardware: HardwareSpec, search: Search, script: Script
-) -> Compiled:
+) -> Kernel:
     """A workload compiled as a user's script begins.
 
     Raises:
@@ -172,10 +172,10 @@ def compile_scripted(
 
 def _compile_all(
     request: Request, hardware: HardwareSpec, search: Search, script: Script
-) -> tuple[list[Compiled], list[tuple[Path, HwgenError]]]:
+) -> tuple[list[Kernel], list[tuple[Path, HwgenError]]]:
     """What compiles to a program that fits, and why the rest does not; a workload that was named
     must."""
-    compiled: list[Compiled] = []
+    compiled: list[Kernel] = []
     refused: list[tuple[Path, HwgenError]] = []
     for wanted in request.workloads:
         try:
@@ -189,7 +189,7 @@ def _compile_all(
     return compiled, refused
 
 
-def _check(made: Compiled, workload: Path) -> None:
+def _check(made: Kernel, workload: Path) -> None:
     """Refuse a program that does not fit its chip; no C of it is shown or written. Compiling has
     checked that of a processor alone.
 
@@ -207,7 +207,7 @@ def _check(made: Compiled, workload: Path) -> None:
 
 
 def _files(
-    compiled: Sequence[Compiled], firmware: Sequence[FirmwareKernel], hardware: HardwareSpec
+    compiled: Sequence[Kernel], firmware: Sequence[FirmwareKernel], hardware: HardwareSpec
 ) -> dict[str, str]:
     if firmware:
         from hwgen.cli.firmware import firmware_files
@@ -219,9 +219,7 @@ def _files(
     return files
 
 
-def _show_stage(
-    stage: str, compiled: Sequence[Compiled], firmware: Sequence[FirmwareKernel]
-) -> None:
+def _show_stage(stage: str, compiled: Sequence[Kernel], firmware: Sequence[FirmwareKernel]) -> None:
     from hwgen.report.text import stage_text
 
     for n, c in enumerate(compiled):
@@ -232,7 +230,7 @@ def _show_stage(
 
 def _report(
     request: Request,
-    compiled: Sequence[Compiled],
+    compiled: Sequence[Kernel],
     refused: Sequence[Refusal],
 ) -> None:
     from hwgen.report.text import describe, measure, refusals, results

@@ -115,7 +115,7 @@ def _explain_processor(workload: Workload, hardware: HardwareSpec, *, as_json: b
                 "spilled": [],
                 "problem": None,
                 "kernel": kernel_record(measure(compilation)),
-                "search": str(compilation.report),
+                "search": str(compilation.account.report),
             },
             ok=True,
         )
@@ -123,7 +123,7 @@ def _explain_processor(workload: Workload, hardware: HardwareSpec, *, as_json: b
     cycles = "\n".join(describe_cycles(measure(compilation)))
     typer.echo(f"{hardware.name} runs every statement as loops on its processor\n")
     typer.echo(f"{compilation.stage('state')}\n")
-    typer.echo(f"{compilation.report}\n\n{cycles}")
+    typer.echo(f"{compilation.account.report}\n\n{cycles}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +146,8 @@ def _explain_phases(workload: Workload, hardware: HardwareSpec) -> _Explained:
 
     try:
         compiled = compile_kernel(workload, hardware)
-        phases = tuple((p.scop, p.explanations) for p in compiled.phases)
-        return _Explained(phases, None, compiled.spills)
+        phases = tuple((p.scop, p.explanations) for p in compiled.account.phases)
+        return _Explained(phases, None, compiled.account.spills)
     except HwgenError as error:
         found: list[tuple[Scop, Sequence[Explanation]]] = []
         for phase in split_phases(workload):

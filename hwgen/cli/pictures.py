@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hwgen.passes.compiled import Compiled
+    from hwgen.passes.kernel import Kernel
 
 
 _REPORTS, _TRACES = (".html", ".svg"), (".json",)
@@ -53,7 +53,7 @@ class Pictures:
                 )
             check_folder(path.parent if own else path)
 
-    def write(self, compiled: Sequence[Compiled]) -> list[str]:
+    def write(self, compiled: Sequence[Kernel]) -> list[str]:
         """Write what was asked for; returns a line for each option.
 
         Raises:
@@ -86,7 +86,7 @@ _Named = Sequence[tuple[str, Callable[[], str]]]
 """Names of files, without their suffix, and what makes their text."""
 
 
-def _by_name(make: Callable[[Compiled], str], compiled: Sequence[Compiled]) -> _Named:
+def _by_name(make: Callable[[Kernel], str], compiled: Sequence[Kernel]) -> _Named:
     return [(c.source.function, partial(make, c)) for c in compiled]
 
 

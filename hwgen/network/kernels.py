@@ -24,7 +24,7 @@ from hwgen.network.byte_order import from_little_endian, little_endian
 from hwgen.network.in_place import of_code_alone, overwritable, read_first, sharing
 from hwgen.network.operators.layer import WEIGHTS, Computation
 from hwgen.passes.cache import ScheduleCache
-from hwgen.passes.compiled import Compiled
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.passes.phase import SearchOptions
 from hwgen.pipeline import compile_kernel, compile_workload
@@ -241,7 +241,7 @@ def _of_processor(
     )  # fmt: skip
 
 
-def _figures(made: Compiled) -> Figures:
+def _figures(made: Kernel) -> Figures:
     beside: tuple[Code, ...] = made.program.codes if made.hardware.units else ()
     host_reads = frozenset(n for code in beside for n in code.inputs)
     fallen = made.on_processor_alone or WEIGHTS in host_reads
@@ -257,7 +257,7 @@ def _figures(made: Compiled) -> Figures:
     )
 
 
-def _refused(made: Compiled) -> tuple[str, str]:
+def _refused(made: Kernel) -> tuple[str, str]:
     """Why units alone do not compute a layer, as `explain` says it, and the nearest repair."""
     try:
         compile_kernel(made.workload, made.hardware)

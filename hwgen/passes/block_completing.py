@@ -21,12 +21,12 @@ from hwgen.codegen.image_layout import packed_bytes
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.model.bound import cover_bound
 from hwgen.passes.alone import lane_room, moving_loops, seed_alone, stage_alone
-from hwgen.passes.compilation import Compilation
 from hwgen.passes.covering import REFUSALS
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.phase import DEFAULTS, SLOTS, SearchOptions, compile_phase
 from hwgen.passes.phased import read_again
 from hwgen.passes.start import Start
-from hwgen.passes.trees import TreeCompilation, compile_tree
+from hwgen.passes.trees import compile_tree
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.match.matching import Match, ranked_matches
 from hwgen.polyhedral.match.operations import Operation, Sharing, Storage
@@ -80,7 +80,7 @@ class Choice:
         return self.kept != "off"
 
 
-def complete_blocks(schedule: Schedule, options: SearchOptions = DEFAULTS) -> TreeCompilation:
+def complete_blocks(schedule: Schedule, options: SearchOptions = DEFAULTS) -> Kernel:
     """The best of the kernels that give calls to the stages of a schedule which have none; where
     there is none, the processor runs them if there is one.
 
@@ -103,7 +103,7 @@ def complete_blocks(schedule: Schedule, options: SearchOptions = DEFAULTS) -> Tr
 
 def _completed(
     schedule: Schedule, options: SearchOptions, places: Sequence[int | frozenset[str]]
-) -> TreeCompilation:
+) -> Kernel:
     """The best kernel of the first covers that give one; `places`: where copies stand, until that
     makes nothing better.
 
@@ -115,7 +115,7 @@ def _completed(
     refused: dict[Kept, HwgenError] = {}
     for covers in completion.covers(places[0]):
         for kept in KEPT:
-            best: TreeCompilation | None = None
+            best: Kernel | None = None
             for inside in places:
                 try:
                     made = completion.made(Choice(inside, kept, covers))
@@ -132,7 +132,7 @@ def _completed(
     raise next(refused[kept] for kept in reversed(KEPT) if kept in refused)
 
 
-def _with_slots(given: Schedule, made: TreeCompilation, options: SearchOptions) -> TreeCompilation:
+def _with_slots(given: Schedule, made: Kernel, options: SearchOptions) -> Kernel:
     """The same with two slots for each buffer that was added inside of loops, if that is better."""
     schedule = made.schedule.copy()
     added = [n for n in schedule.buffers() if n not in given.state.storage and schedule.homes[n]]
@@ -157,8 +157,8 @@ class Completion:
     options: SearchOptions
     start: Start
     phases: Sequence[Phase] = field(init=False)
-    known: dict[tuple[int, Sharing], Compilation] = field(
-        default_factory=dict[tuple[int, Sharing], Compilation]
+    known: dict[tuple[int, Sharing], Kernel] = field(
+        default_factory=dict[tuple[int, Sharing], Kernel]
     )
     matches: dict[str, list[Match]] = field(default_factory=dict[str, list[Match]])
     matched: dict[object, tuple[Scop, list[Match]] | HwgenError] = field(default_factory=lambda: {})
@@ -205,7 +205,7 @@ class Completion:
         best = sorted(ranked)[:TRIED]
         return [dict(zip(names, numbers, strict=True)) for *_, numbers in best]
 
-    def made(self, choice: Choice) -> TreeCompilation:
+    def made(self, choice: Choice) -> Kernel:
         """The kernel that a choice gives."""
         return compile_tree(self.written(choice))
 
@@ -311,7 +311,7 @@ class Completion:
             return writer
         return None
 
-    def _searched(self, number: int, sharing: Sharing) -> Compilation:
+    def _searched(self, number: int, sharing: Sharing) -> Kernel:
         key = number, sharing
         if key not in self.known:
             phase = Start(self.phases[number].workload, self.hardware)

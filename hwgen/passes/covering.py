@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from hwgen.errors import HwgenError, Tolerating
-from hwgen.passes.compilation import Compilation
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.moves import MOVES
 from hwgen.passes.moves.operations import all_known
 from hwgen.passes.phase import SearchOptions
@@ -32,7 +32,7 @@ FORMS = 64
 COMPILED = 4
 """Of those that units compute wholly, so many are compiled."""
 
-UnitsOf = Callable[[Start], Compilation]
+UnitsOf = Callable[[Start], Kernel]
 """What units make alone of what is left to be searched."""
 
 _Statements = tuple[Statement, ...]
@@ -40,7 +40,7 @@ _Statements = tuple[Statement, ...]
 
 def compile_covered(
     start: Start, units: UnitsOf, options: SearchOptions, refused: HwgenError
-) -> Compilation:
+) -> Kernel:
     """The best kernel of the forms of a workload that units compute; `refused`: why they do not
     compute it as it is.
 
@@ -51,7 +51,7 @@ def compile_covered(
     if not all_known(start.workload, start.hardware):
         raise refused
     first = _without_repeats(start) if refused.code == UNMADE else start
-    found: list[Compilation] = []
+    found: list[Kernel] = []
     reasons: list[HwgenError] = []
     for form in islice(_forms(first), COMPILED):
         with Tolerating(REFUSALS) as tolerated:

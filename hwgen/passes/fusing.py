@@ -15,15 +15,15 @@ from math import inf, prod
 
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.block_completing import KEPT, Choice, Completion, Covers
-from hwgen.passes.compilation import Compilation
 from hwgen.passes.covering import REFUSALS
 from hwgen.passes.handovers import in_pieces
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.phase import DEFAULTS, SearchOptions
 from hwgen.passes.pipeline_ranking import CLOSE
 from hwgen.passes.pipelining import Pipeline, pipelined
 from hwgen.passes.sliding import instances, slid, slides
 from hwgen.passes.start import Start
-from hwgen.passes.trees import TreeCompilation, compile_tree
+from hwgen.passes.trees import compile_tree
 from hwgen.passes.worth import is_near, is_scarce
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.schedule.schedule import Schedule
@@ -88,9 +88,7 @@ class Sketch:
         return frozenset((*blocks, *(schedule.get_loops(stage)[len(blocks)] for stage in inner)))
 
 
-def fused_if_better(
-    start: Start, made: Compilation, options: SearchOptions = DEFAULTS
-) -> Compilation | TreeCompilation:
+def fused_if_better(start: Start, made: Kernel, options: SearchOptions = DEFAULTS) -> Kernel:
     """A kernel, or one whose stages share loops if that is better; by cycles, if it takes fewer of
     them, or as many and moves fewer bytes."""
     if not several(start.workload) or made.program.codes or _done(made, options):
@@ -107,7 +105,7 @@ def fused_if_better(
     return found if found.offchip_bytes < made.offchip_bytes else made
 
 
-def _waits(made: Compilation) -> bool:
+def _waits(made: Kernel) -> bool:
     """Whether of a single phase units that compute wait for each other, or stages for sums of
     others: else its tiles, of which all were looked at, say all that blocks could, but for the few
     cycles that loads begin sooner."""
@@ -117,7 +115,7 @@ def _waits(made: Compilation) -> bool:
     return len(units) > 1 or sums > 1
 
 
-def _sizes(made: Compilation) -> Mapping[int, Sequence[int]] | None:
+def _sizes(made: Kernel) -> Mapping[int, Sequence[int]] | None:
     """Of a single phase, by dimension the elements of blocks that are worth a look: its search has
     seen all tiles, so that they are as many as the outermost loop walks; of a short kernel twice as
     many too, as latencies weigh more in stages that follow one another."""
@@ -144,14 +142,14 @@ def several(workload: Workload) -> bool:
     return sum(s.target.tensor not in moved for s in workload.statements) > 1
 
 
-def _done(made: Compilation, options: SearchOptions) -> bool:
+def _done(made: Kernel, options: SearchOptions) -> bool:
     """Whether a kernel is hardly to be improved: near its bound, without a byte too many, or best
     of all tiles of a single phase, of which the closed form knows the bytes."""
     if options.objective == "cycles":
         return is_near(made, options)
     tensors = (*made.workload.inputs, *made.workload.outputs)
     once = made.offchip_bytes <= sum(t.bytes for t in tensors)
-    alone = made.search.exhausted and len(made.parts) == 1
+    alone = made.account.search.exhausted and len(made.parts) == 1
     return (once and options.objective == "traffic") or alone
 
 
@@ -160,7 +158,7 @@ def fused(
     options: SearchOptions = DEFAULTS,
     most: Measure = (inf,),
     sizes_of: Mapping[int, Sequence[int]] | None = None,
-) -> TreeCompilation | None:
+) -> Kernel | None:
     """The best kernel whose stages share loops over blocks of the last one's; None where none takes
     at most `most` by the objective. `sizes_of`: by dimension, elements of a block, if not any."""
     workload = start.workload
@@ -252,15 +250,15 @@ class _Search:
     completion: Completion
     most: Measure
     watch: Watch
-    best: TreeCompilation | None = None
+    best: Kernel | None = None
     piped: Pipeline | None = None
     slots: int = 2
-    made: dict[tuple[str, int], TreeCompilation | None] = field(default_factory=lambda: {})
+    made: dict[tuple[str, int], Kernel | None] = field(default_factory=lambda: {})
 
     def dimension(self, sketches: Sequence[Sketch], sizes: Sequence[int]) -> None:
         """Look at blocks of some sizes along a dimension, of the best of some sketches."""
         running = sketches[0].running
-        first: tuple[int, Sketch, Choice, TreeCompilation] | None = None
+        first: tuple[int, Sketch, Choice, Kernel] | None = None
         at, tiles = 0, ()
         every = self._tiled(sketches[-1]) if running is None else [()]
         for tiles in every:
@@ -303,7 +301,7 @@ class _Search:
             if self.most <= (*before, CLOSE * busy):
                 break
 
-    def in_pieces(self) -> TreeCompilation | None:
+    def in_pieces(self) -> Kernel | None:
         """The best kernel, the best pipeline's handovers in pieces where that is better."""
         if self.piped is not None:
             *before, cycles = self._measure(self.piped.kernel)
@@ -314,14 +312,14 @@ class _Search:
     def _less(self, one: Pipeline, other: Pipeline) -> bool:
         return self._measure(one.kernel) < self._measure(other.kernel)
 
-    def _keep(self, kernel: TreeCompilation) -> None:
+    def _keep(self, kernel: Kernel) -> None:
         if self._measure(kernel) <= self.most:
             self.best, self.most = kernel, self._measure(kernel)
 
-    def _measure(self, kernel: TreeCompilation) -> Measure:
+    def _measure(self, kernel: Kernel) -> Measure:
         return self.completion.options.measure(kernel)
 
-    def _least(self, kernel: TreeCompilation) -> Measure:
+    def _least(self, kernel: Kernel) -> Measure:
         """What a kernel takes at least by the objective, however its stages are shifted."""
         return (*self._measure(kernel)[:-1], _busiest(kernel))
 
@@ -350,17 +348,17 @@ class _Search:
         site, taken = schedule.state.site, sketch.loops(schedule)
         return tuple((s, n) for s, n in tiles if taken.isdisjoint(names(site[s].block.binding[n])))
 
-    def _clearly_less(self, kernel: TreeCompilation, other: TreeCompilation) -> bool:
+    def _clearly_less(self, kernel: Kernel, other: Kernel) -> bool:
         """Whether a kernel's busiest unit has clearly less to do than another's."""
         *before, busy = self._least(other)
         return self._least(kernel) < (*before, busy / CLOSE)
 
-    def _rank(self, kernel: TreeCompilation) -> Measure:
+    def _rank(self, kernel: Kernel) -> Measure:
         return (*self._least(kernel), kernel.cycles)
 
-    def _covered(self, sketch: Sketch) -> tuple[Choice, TreeCompilation] | None:
+    def _covered(self, sketch: Sketch) -> tuple[Choice, Kernel] | None:
         """The covers whose busiest unit works least, and the kernel."""
-        best: tuple[Choice, TreeCompilation] | None = None
+        best: tuple[Choice, Kernel] | None = None
         schedule = _begun(self.start, sketch)
         if schedule is None:
             return None
@@ -379,14 +377,14 @@ class _Search:
                     break
         return best
 
-    def _made(self, sketch: Sketch, choice: Choice) -> TreeCompilation | None:
+    def _made(self, sketch: Sketch, choice: Choice) -> Kernel | None:
         schedule = _begun(self.start, sketch)
         if schedule is None:
             return None
         again = replace(choice, inside=sketch.loops(schedule))
         return self._compiled(self.completion.of(schedule), again)
 
-    def _compiled(self, completion: Completion, choice: Choice) -> TreeCompilation | None:
+    def _compiled(self, completion: Completion, choice: Choice) -> Kernel | None:
         """The kernel that a choice gives units, results in the place of operands where room is
         scarce; None where there is none, or no time left."""
         if self.watch.expired:
@@ -438,10 +436,10 @@ class _Search:
             yield tiles[:count]
 
 
-def _with_room(schedule: Schedule, slots: int) -> TreeCompilation | None:
+def _with_room(schedule: Schedule, slots: int) -> Kernel | None:
     """The kernel of a schedule, results in the place of operands where room for so many slots of
     each buffer is scarce."""
-    plain: TreeCompilation | None = None
+    plain: Kernel | None = None
     with Tolerating(REFUSALS):
         with Tolerating("H502"):
             plain = compile_tree(schedule)
@@ -452,7 +450,7 @@ def _with_room(schedule: Schedule, slots: int) -> TreeCompilation | None:
     return plain
 
 
-def _busiest(kernel: TreeCompilation) -> int:
+def _busiest(kernel: Kernel) -> int:
     return max(u.busy for u in kernel.timing.units)
 
 

@@ -16,13 +16,14 @@ from functools import partial
 from hwgen.autoschedule.search import autoschedule
 from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError, Tolerating
-from hwgen.passes.compilation import Compilation
+from hwgen.passes.account import Account
 from hwgen.passes.covering import REFUSALS
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.network import CompileUnits
 from hwgen.passes.phase import least_cycles
 from hwgen.passes.phased import plans_of
 from hwgen.passes.start import Start
-from hwgen.passes.trees import TreeCompilation, compile_padded
+from hwgen.passes.trees import compile_padded
 from hwgen.polyhedral.caches import through_caches
 from hwgen.polyhedral.phases import Phase, phase_of, split_phases
 from hwgen.polyhedral.schedule.schedule import Schedule
@@ -39,12 +40,10 @@ class _Group:
     """Statements that follow each other, and their kernel; None where the processor runs them."""
 
     statements: tuple[Statement, ...]
-    made: Compilation | None
+    made: Kernel | None
 
 
-def compile_beside(
-    start: Start, units: CompileUnits, refused: HwgenError
-) -> Compilation | TreeCompilation:
+def compile_beside(start: Start, units: CompileUnits, refused: HwgenError) -> Kernel:
     """A kernel of which the processor runs a part, or all; `refused`: why units do not run it.
 
     Raises:
@@ -99,7 +98,7 @@ class _Hosting:
         done: Sequence[_Group],
         mine: Sequence[Statement],
         later: Sequence[Sequence[Statement]],
-    ) -> tuple[Sequence[Statement], Compilation | None]:
+    ) -> tuple[Sequence[Statement], Kernel | None]:
         """The longest beginning of a phase that units run, and its kernel; else one statement."""
         before = [list(g.statements) for g in done]
         count = len(mine)
@@ -110,7 +109,7 @@ class _Hosting:
             if self._slower(phase.workload):
                 break
             made = self._made(phase)
-            if isinstance(made, Compilation):
+            if isinstance(made, Kernel):
                 return mine[:count], made
             count = _fewer(mine, count, made)
         count = 1
@@ -123,7 +122,7 @@ class _Hosting:
         done: Sequence[_Group],
         mine: Sequence[Statement],
         later: Sequence[Sequence[Statement]],
-    ) -> tuple[Sequence[Statement], list[Statement], Compilation] | None:
+    ) -> tuple[Sequence[Statement], list[Statement], Kernel] | None:
         """The longest beginning of a phase that units run where its results leave the chip in
         planes, the rest of the phase, and the kernel."""
         before = [list(g.statements) for g in done]
@@ -149,13 +148,13 @@ class _Hosting:
             left = [*(s for s in inside if s.target.tensor in parted), *mine[count:]]
             phase = phase_of(start.workload, [*before, first, left, *map(list, later)], len(before))
             made = self._made(phase)
-            if isinstance(made, Compilation):
+            if isinstance(made, Kernel):
                 self.start = start
                 return first, left, made
             count = _fewer(mine, count, made)
         return None
 
-    def _made(self, phase: Phase) -> Compilation | HwgenError:
+    def _made(self, phase: Phase) -> Kernel | HwgenError:
         """What units make of a phase, or why they cannot."""
         with Tolerating(REFUSALS) as refused:
             return self.units(phase.workload)
@@ -245,9 +244,9 @@ class _Hosting:
             [list(g.statements) for g in part] for part in (groups[:begin], groups[end:])
         )
         made = self._made(phase_of(self.workload, [*before, [*statements], *after], begin))
-        return _Group(statements, made) if isinstance(made, Compilation) else None
+        return _Group(statements, made) if isinstance(made, Kernel) else None
 
-    def compiled(self, groups: Sequence[_Group]) -> Compilation | TreeCompilation:
+    def compiled(self, groups: Sequence[_Group]) -> Kernel:
         """One kernel of all groups."""
         schedule, stages = self.start.schedule.copy(), self.start.stages
         kernels = [g.made for g in groups if g.made is not None]
@@ -255,17 +254,16 @@ class _Hosting:
             schedule.apply(edit)
         # Statements that a kernel's own rewrites add have their stages from it.
         known = ((k, {**k.start.stages, **stages}) for k in kernels)
-        plans = [p for k, mine in known for p in plans_of(k.start, mine, k.parts, k.spills)]
+        plans = [p for k, mine in known for p in plans_of(k.start, mine, k.parts, k.account.spills)]
         apply_tilings(schedule, plans)
         made = self._with_nests(schedule)
         if not kernels:
             return made
         parts = tuple(p for k in kernels for p in k.parts)
-        return Compilation.of_phases(
-            self.start, made, parts, [s for k in kernels for s in k.spills]
-        )
+        spills = [s for k in kernels for s in k.account.spills]
+        return made.with_account(Account.of_phases(self.start, made.cycles, parts, spills))
 
-    def _with_nests(self, schedule: Schedule) -> TreeCompilation:
+    def _with_nests(self, schedule: Schedule) -> Kernel:
         """A schedule compiled; what a processor with units of its own runs, with loops where these
         are faster."""
         plain = compile_padded(schedule)

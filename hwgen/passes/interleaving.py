@@ -22,9 +22,10 @@ from hwgen.model.bus import write_cycles
 from hwgen.model.closures import maker
 from hwgen.model.costs import CycleCosts
 from hwgen.passes.covering import REFUSALS
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.pieces import outermost, shared_loops
 from hwgen.passes.pipelining import busy_cycles
-from hwgen.passes.trees import TreeCompilation, compile_tree
+from hwgen.passes.trees import compile_tree
 from hwgen.polyhedral.tree.loop_tree import Site
 from hwgen.polyhedral.tree.relations import shared
 from hwgen.spec.call_cycles import shortest_call
@@ -69,7 +70,7 @@ class End:
         return tuple(b - a for a, b in pairwise(ends))
 
 
-def interleaved(made: TreeCompilation) -> TreeCompilation:
+def interleaved(made: Kernel) -> Kernel:
     """The same kernel, or a faster one that stores the results of its last tile in pieces."""
     for end in _ends(made):
         # A piece along the first indices is more in a row off chip.
@@ -81,9 +82,7 @@ def interleaved(made: TreeCompilation) -> TreeCompilation:
     return made
 
 
-def _compiled(
-    made: TreeCompilation, end: End, cut: Sequence[str], sizes: Sequence[int]
-) -> TreeCompilation | None:
+def _compiled(made: Kernel, end: End, cut: Sequence[str], sizes: Sequence[int]) -> Kernel | None:
     schedule = made.schedule.copy()
     with Tolerating(REFUSALS):
         with schedule.batch(blame=False):
@@ -94,7 +93,7 @@ def _compiled(
     return None
 
 
-def _ends(made: TreeCompilation) -> Iterator[End]:
+def _ends(made: Kernel) -> Iterator[End]:
     """The last block, where it stores what one of another unit makes, and that."""
     state, hardware = made.schedule.state, made.hardware
     target = state.sites[-1]
@@ -140,7 +139,7 @@ def _calls(site: Site, hardware: HardwareSpec) -> list[Intrinsic]:
     return [hardware.intrinsic[n] for n in call.intrinsic.split()] if call is not None else []
 
 
-def _until_written(made: TreeCompilation, store: Site) -> float:
+def _until_written(made: Kernel, store: Site) -> float:
     """How many times as long as it keeps its unit busy a store takes until what it posts is
     written, which a kernel waits for."""
     every = calls(made.program.body)
@@ -159,7 +158,7 @@ def _until_written(made: TreeCompilation, store: Site) -> float:
     return max(1.0, write_cycles(channel, operation.bursts) / costs.alone(operation))
 
 
-def _each(made: TreeCompilation, intrinsic: Intrinsic) -> float:
+def _each(made: Kernel, intrinsic: Intrinsic) -> float:
     """What one more call takes, with a program of its own where it runs one."""
     fixed = shortest_call(intrinsic)
     call = next((c for c in calls(made.program.body) if c.intrinsic == intrinsic.name), None)

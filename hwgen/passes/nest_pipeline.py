@@ -7,55 +7,20 @@ replays the whole schedule.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 from hwgen.autoschedule.options import DEFAULTS, Options
 from hwgen.errors import HwgenError, Tolerating
+from hwgen.passes.account import Account
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.script_refit import exceeds
-from hwgen.passes.trees import TreeCompilation, compile_tree
+from hwgen.passes.trees import compile_tree
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 
-if TYPE_CHECKING:
-    from hwgen.autoschedule.report import SearchReport
-    from hwgen.polyhedral.tree.cost import NestCost
-
 CANNOT_BE_LOWERED = ("H51", "H62")
 """Storage, and nests, that a legal schedule may have and a processor may not."""
-
-
-@dataclass(frozen=True, repr=False)
-class NestCompilation(TreeCompilation):
-    """A kernel of loops on a processor. `report`: None where the schedule was taken as the script
-    left it. `unproved`: blocks that are not proved to execute what the tree intends, and why; none
-    but of forms that the proof does not know."""
-
-    report: SearchReport | None = None
-    unproved: tuple[str, ...] = ()
-
-    @cached_property
-    def cost(self) -> NestCost:
-        """Modelled cycles and traffic, block by block."""
-        from hwgen.polyhedral.tree.cost import estimate_nest
-
-        (code,) = self.lowered.program.codes
-        return estimate_nest(self.schedule.resolved, self.schedule.homes, self.hardware, code.bound)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return tuple(f"not proved to execute its tree: {u}" for u in self.unproved)
-
-    def artefacts(self) -> dict[str, Callable[[], object]]:
-        return {
-            "state": lambda: Schedule(self.workload, self.hardware),
-            "schedule": lambda: f"{self.report}\n{self.schedule}" if self.report else self.schedule,
-            "lower": lambda: "\n".join([str(self.program), *self.notes]),
-            "emit": lambda: self.source.c,
-        }
 
 
 def compile_nest(
@@ -65,7 +30,7 @@ def compile_nest(
     auto: bool = True,
     file: str = "script",
     options: Options = DEFAULTS,
-) -> NestCompilation:
+) -> Kernel:
     """Compile a workload for a chip with a processor.
 
     Args:
@@ -95,7 +60,7 @@ def compile_nest(
         schedule, report = plain, replace(report, choices=(), notes=(added,))
     while True:
         try:
-            lowered = compile_tree(schedule).lowered
+            made = compile_tree(schedule)
             break
         except HwgenError as error:
             if not error.code.startswith(CANNOT_BE_LOWERED):
@@ -108,10 +73,11 @@ def compile_nest(
             schedule.undo()
             undone = "edits at the end were taken back: their kernel cannot be lowered"
             report = replace(report, notes=(undone,))
-    (code,), (placing,) = lowered.program.codes, lowered.codes
+    (code,), (placing,) = made.lowering.program.codes, made.lowering.codes
     check(code, hardware)
     unproved = check_nest_instances(code, placing)
-    return NestCompilation(workload, hardware, schedule, lowered, report, unproved)
+    notes = tuple(f"not proved to execute its tree: {u}" for u in unproved)
+    return made.with_account(Account(report=report, notes=notes))
 
 
 def _is_faster(plain: Schedule, completed: Schedule) -> bool:

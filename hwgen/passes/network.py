@@ -16,17 +16,15 @@ from itertools import combinations, groupby, pairwise
 from math import inf, prod
 
 from hwgen.errors import HwgenError, Tolerating
-from hwgen.passes.compilation import Compilation
 from hwgen.passes.covering import REFUSALS
 from hwgen.passes.fusing import fused, fused_if_better, several, shareable
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.phase import SLOTS, SearchOptions
 from hwgen.passes.replaying import joined
 from hwgen.passes.start import Start
-from hwgen.passes.trees import TreeCompilation
 from hwgen.passes.worth import is_scarce, may_be_faster
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.phases import phase_of, read_by, split_phases, written_by
-from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.scop import view_statements
 from hwgen.polyhedral.search.choose import EXCEEDED
 from hwgen.polyhedral.search.objective import Measure
@@ -40,7 +38,7 @@ ROOM = 1.5
 """How much more than there is the buffers of two parts may take: blocks of both can be shorter, but
 not what stays on the chip for all blocks."""
 
-CompileUnits = Callable[[Workload], Compilation]
+CompileUnits = Callable[[Workload], Kernel]
 """What compiles phases one after the other."""
 
 _Group = tuple[Statement, ...]
@@ -48,34 +46,13 @@ _Groups = tuple[_Group, ...]
 """Statements of some phases of a network, in order."""
 
 
-@dataclass(frozen=True)
-class _Part:
-    """Phases with a kernel of their own."""
-
-    groups: _Groups
-    made: Compilation | TreeCompilation
-
-    @property
-    def schedule(self) -> Schedule:
-        made = self.made
-        return made.schedule if isinstance(made, TreeCompilation) else made.kernel.made.schedule
-
-    @property
-    def shared(self) -> bool:
-        return isinstance(self.made, TreeCompilation)
-
-    @cached_property
-    def room(self) -> Counter[str]:
-        """Entries of its buffers, by memory."""
-        taken: Counter[str] = Counter()
-        for buffer in self.made.program.buffers:
-            taken[buffer.memory] += buffer.entries
-        return taken
+_Part = tuple[_Groups, Kernel]
+"""Phases with a kernel of their own."""
 
 
 def shared_if_better(
-    start: Start, made: Compilation, units: CompileUnits, options: SearchOptions
-) -> Compilation | TreeCompilation:
+    start: Start, made: Kernel, units: CompileUnits, options: SearchOptions
+) -> Kernel:
     """A kernel of phases with all that is between them on the chip, or a better one: of stages that
     share loops, or, where it leaves no room and that may be faster, in parts. `units`: what
     compiles phases one after the other."""
@@ -92,7 +69,7 @@ def shared_if_better(
 
 def in_blocks(
     start: Start, units: CompileUnits, options: SearchOptions, refused: HwgenError
-) -> TreeCompilation | None:
+) -> Kernel | None:
     """A kernel whose stages share loops, of a workload that exceeds a limit of the chip where one
     stage runs after the other and leaves its result on the chip: what is in between may fit in
     blocks, in one part or in several. None where that is not why it is `refused`, or there is none.
@@ -103,7 +80,7 @@ def in_blocks(
         return fused(start, options) or in_parts(start, units, options)
 
 
-def in_parts(start: Start, units: CompileUnits, options: SearchOptions) -> TreeCompilation | None:
+def in_parts(start: Start, units: CompileUnits, options: SearchOptions) -> Kernel | None:
     """The kernel of a network for which one loop gives none, of which some stages share loops, and
     others do not; None where there is none. `units`: what compiles phases one after the other.
 
@@ -112,11 +89,11 @@ def in_parts(start: Start, units: CompileUnits, options: SearchOptions) -> TreeC
     """
     with Tolerating(REFUSALS):
         parts = _Network(start.workload, start.hardware, units, options).parts()
-        return None if len(parts) < 2 else joined(start, [p.schedule for p in parts])
+        return None if len(parts) < 2 else joined(start, [made.schedule for _, made in parts])
     return None
 
 
-def phases_may_be_faster(start: Start, made: TreeCompilation, options: SearchOptions) -> bool:
+def phases_may_be_faster(start: Start, made: Kernel, options: SearchOptions) -> bool:
     """Whether phases one after the other may be faster, which store and load again what no memory
     of the chip holds whole."""
     workload = start.workload
@@ -166,14 +143,14 @@ class _Network:
             left = tuple(g for g in left if g not in inside)
         parts = [part for groups in found for part in self._made(groups)]
         while (pair := self._promising(parts)) is not None:
-            first, second = pair
-            groups = (*first.groups, *second.groups)
-            apart = (first.shared or second.shared) and not self._may_share(groups)
+            (mine, first), (theirs, second) = pair
+            groups = (*mine, *theirs)
+            apart = (_shares(first) or _shares(second)) and not self._may_share(groups)
             together = None if apart else self._compiled(groups)
-            if together is None or self._measure(together) >= self._measure(first, second):
-                self.in_vain.add((first.groups, second.groups))
+            if together is None or self._measure(together) >= self._measure(*pair):
+                self.in_vain.add((mine, theirs))
             else:
-                parts = [together if p is second else p for p in parts if p is not first]
+                parts = [together if p is pair[1] else p for p in parts if p is not pair[0]]
         return parts
 
     # What may be a part
@@ -257,53 +234,60 @@ class _Network:
         alone = self._alone(groups)
         if len(groups) > 1 and self._may_share(groups):
             made = fused(Start(alone, self.hardware), self.options)
-            return None if made is None else _Part(groups, made)
+            return None if made is None else (groups, made)
         with Tolerating(REFUSALS if len(groups) > 1 else ()):
-            return _Part(groups, self.units(alone))
+            return groups, self.units(alone)
         return None
 
     def _measure(self, *parts: _Part) -> Measure:
-        measures = [self.options.measure(p.made) for p in parts]
+        measures = [self.options.measure(made) for _, made in parts]
         return tuple(map(sum, zip(*measures, strict=True)))
 
     def _promising(self, parts: Sequence[_Part]) -> tuple[_Part, _Part] | None:
         """The two that may save most of their cycles together; None where none may save enough."""
         best, most = None, WORTH
         for (n, first), (m, second) in combinations(enumerate(parts), 2):
-            left = {x for g in first.groups for x in written_by(g)}
-            between = {x for p in parts[n + 1 : m] for g in p.groups for x in read_by(g)}
-            crosses = left & {x for g in second.groups for x in read_by(g)}
-            if not crosses or left & between or (first.groups, second.groups) in self.in_vain:
+            left = {x for g in first[0] for x in written_by(g)}
+            between = {x for groups, _ in parts[n + 1 : m] for g in groups for x in read_by(g)}
+            crosses = left & {x for g in second[0] for x in read_by(g)}
+            if not crosses or left & between or (first[0], second[0]) in self.in_vain:
                 continue
-            saved = self._saved(first, second) / (first.made.cycles + second.made.cycles)
-            if saved > most and self._may_fit(first, second):
+            saved = self._saved(first, second) / (first[1].cycles + second[1].cycles)
+            if saved > most and self._may_fit(first[1], second[1]):
                 best, most = (first, second), saved
         return best
 
-    def _may_fit(self, first: _Part, second: _Part) -> bool:
+    def _may_fit(self, first: Kernel, second: Kernel) -> bool:
         """Whether there may be room for blocks of both; phases that share no loops yet have buffers
         as large as there is room."""
-        if not (first.shared and second.shared):
+        if not (_shares(first) and _shares(second)):
             return True
         room = {m.name: ROOM * m.capacity_entries for m in self.hardware.of_kind("scratchpad")}
-        both = first.room + second.room
+        both: Counter[str] = Counter()
+        for buffer in (*first.program.buffers, *second.program.buffers):
+            both[buffer.memory] += buffer.entries
         return all(both[m] <= most for m, most in room.items())
 
     def _saved(self, first: _Part, second: _Part) -> float:
         """Cycles that two parts save together at most: what they take, less what the busiest unit
         has to do where nothing between them crosses the bus."""
-        groups = (*first.groups, *second.groups)
-        moved = first.made.offchip_bytes + second.made.offchip_bytes
-        stays = max(0, moved - 2 * self._crossing(groups, len(first.groups))) / max(1, moved)
+        groups, kernels = (*first[0], *second[0]), (first[1], second[1])
+        moved = sum(k.offchip_bytes for k in kernels)
+        stays = max(0, moved - 2 * self._crossing(groups, len(first[0]))) / max(1, moved)
         movers = {
             i.unit for i in self.hardware.intrinsics if self.hardware.offchip_operand(i) is not None
         }
         busy: Counter[str] = Counter()
-        for part in (first, second):
-            for unit in part.made.timing.units:
+        for kernel in kernels:
+            for unit in kernel.timing.units:
                 busy[unit.unit] += unit.busy
         least = max(n * (stays if unit in movers else 1) for unit, n in busy.items())
-        return first.made.cycles + second.made.cycles - least
+        return sum(k.cycles for k in kernels) - least
+
+
+def _shares(made: Kernel) -> bool:
+    """Whether the stages of a kernel share loops: no phases were searched for it."""
+    return not made.parts
 
 
 def _bytes(tensors: Sequence[Tensor]) -> int:

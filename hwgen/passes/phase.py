@@ -10,8 +10,9 @@ from itertools import chain, islice
 from hwgen.codegen.image_layout import packed_bytes
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.cache import ScheduleCache
-from hwgen.passes.compilation import Compilation, Kernel, build
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.start import Start
+from hwgen.passes.trees import build
 from hwgen.polyhedral.caches import through_caches
 from hwgen.polyhedral.match.matching import Match, ranked_matches
 from hwgen.polyhedral.match.operations import NOTHING_SHARED, Selection, Sharing
@@ -80,7 +81,7 @@ def compile_phase(
     sharing: Sharing = NOTHING_SHARED,
     reserved: Sequence[tuple[str, str, int]] = (),
     refused: Refusal | None = None,
-) -> Compilation:
+) -> Kernel:
     """The best kernel of one phase.
 
     `sharing`: what it has in common with other phases; `reserved`: tensors (name, memory, entries)
@@ -109,11 +110,13 @@ def compile_phase(
                 kernel = build(start, scop, found.candidates[0])
                 if kernel.cycles == found.cycles:
                     group = tuple(matches[-1])
-                    return Compilation(start.given, hardware, start, scop, group, found, kernel)
+                    account = replace(kernel.account, matches=group, search=found)
+                    return kernel.with_account(account)
     result, number = _search(start, scop, chain(matches, groups), options)
-    if not any(cut.startswith(TIME_LIMIT) for cut in result.search.cuts):
-        position = result.matches.index(result.match)
-        options.cache.write(key, number, position, result.search, result.tiling)
+    account = result.account
+    if not any(cut.startswith(TIME_LIMIT) for cut in account.search.cuts):
+        position = account.matches.index(result.match)
+        options.cache.write(key, number, position, account.search, result.tiling)
     return result
 
 
@@ -241,7 +244,7 @@ def _search(
     groups: Iterable[list[Match]],
     options: SearchOptions,
     sharing: Sharing = NOTHING_SHARED,
-) -> tuple[Compilation, int]:
+) -> tuple[Kernel, int]:
     """The best kernel over all groups of matches, and its group's number."""
     workload, hardware = start.workload, start.hardware
     simulated: Callable[[Candidate], Kernel | Rival] = partial(build, start, scop, sharing=sharing)
@@ -298,6 +301,4 @@ def _search(
         assert refused is not None
         raise refused
     total = replace(total, cycles=best.cycles)
-    alone = sharing == NOTHING_SHARED
-    found = Compilation(start.given, hardware, start, scop, tuple(group), total, best, alone)
-    return found, chosen
+    return best.with_account(replace(best.account, matches=tuple(group), search=total)), chosen

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from hwgen.codegen.image_layout import ImageLayout, image_layouts, images_refused, keeps_order
 from hwgen.codegen.temporaries import check_written, shared_image, written_part
 from hwgen.errors import HwgenError, Tolerating
-from hwgen.passes.compilation import Compilation
+from hwgen.passes.account import Account
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.phase import SearchOptions, compile_phase
 from hwgen.passes.spilling import ALL_KEPT, Choice, Refused, Spill, cheapest
 from hwgen.passes.start import Start
@@ -62,11 +63,11 @@ _Key = tuple[int, Sharing, _Taken, _Stored, bool]
 class _Found:
     """The kernels of all phases, and the tensors that stay on the chip between them."""
 
-    kernels: tuple[Compilation, ...]
+    kernels: tuple[Kernel, ...]
     held: tuple[str, ...]
 
 
-def compile_phases(start: Start, phases: Sequence[Phase], options: SearchOptions) -> Compilation:
+def compile_phases(start: Start, phases: Sequence[Phase], options: SearchOptions) -> Kernel:
     """Search every phase in turn, and join them; what cannot stay on the chip leaves it.
 
     Raises:
@@ -146,9 +147,9 @@ class PhaseSearch:
     def __init__(self, start: Start, phases: Sequence[Phase], options: SearchOptions) -> None:
         self.start, self.phases, self.options = start, phases, options
         self.workload, self.hardware = start.workload, start.hardware
-        self.known: dict[_Key, Compilation | HwgenError] = {}
+        self.known: dict[_Key, Kernel | HwgenError] = {}
 
-    def attempt(self, choice: Choice) -> Compilation | Refused:
+    def attempt(self, choice: Choice) -> Kernel | Refused:
         """The kernel that a choice gives."""
         found = self._found(choice, frozenset())
         if isinstance(found, Refused):
@@ -160,7 +161,7 @@ class PhaseSearch:
             return self._plainer(choice, found.kernels) or refused
         return refused
 
-    def _plainer(self, choice: Choice, found: Sequence[Compilation]) -> Compilation | None:
+    def _plainer(self, choice: Choice, found: Sequence[Kernel]) -> Kernel | None:
         """With one slot per buffer: in one phase, as is best, or else in more and more phases, the
         shortest ones first."""
         order = sorted(range(len(found)), key=lambda n: found[n].cycles)
@@ -170,7 +171,7 @@ class PhaseSearch:
         more = (self._with(choice, frozenset(order[:n])) for n in range(2, len(order) + 1))
         return next((k for k in more if k is not None), None)
 
-    def _with(self, choice: Choice, plain: frozenset[int]) -> Compilation | None:
+    def _with(self, choice: Choice, plain: frozenset[int]) -> Kernel | None:
         found = self._found(choice, plain)
         if isinstance(found, Refused):
             return None
@@ -182,7 +183,7 @@ class PhaseSearch:
         """Every phase's kernel; those of `plain` with one slot per buffer."""
         held: dict[str, _Held] = {}
         last = _last_uses(self.phases)
-        found: list[Compilation] = []
+        found: list[Kernel] = []
         stored: dict[str, ImageLayout] = {}
         for number, phase in enumerate(self.phases):
             memories = {n: h.memory for n, h in held.items()}
@@ -207,7 +208,7 @@ class PhaseSearch:
 
     def _phase(
         self, number: int, sharing: Sharing, taken: _Taken, fetched: _Stored, plain: bool
-    ) -> Compilation | HwgenError:
+    ) -> Kernel | HwgenError:
         key = (number, sharing, taken, fetched, plain)
         if key not in self.known:
             phase = self.phases[number]
@@ -242,7 +243,7 @@ def _compiled(
     sharing: Sharing,
     taken: _Taken,
     images: _Images,
-) -> Compilation:
+) -> Kernel:
     """The phase's kernel; where nothing fits beside the inputs kept for others, without these."""
     start = Start(phase.workload, hardware)
     try:
@@ -314,7 +315,7 @@ def _last_uses(phases: Sequence[Phase]) -> dict[str, int]:
     return {t.name: number for number, phase in enumerate(phases) for t in phase.workload.tensors}
 
 
-def join(start: Start, found: Sequence[Compilation], spills: Sequence[Spill] = ()) -> Compilation:
+def join(start: Start, found: Sequence[Kernel], spills: Sequence[Spill] = ()) -> Kernel:
     """One kernel of all phases; `spills` go through off-chip memory between them.
 
     Raises:
@@ -322,13 +323,14 @@ def join(start: Start, found: Sequence[Compilation], spills: Sequence[Spill] = (
     """
     schedule = start.schedule.copy()
     apply_tilings(schedule, plans_of(start, start.stages, found, spills))
-    return Compilation.of_phases(start, compile_padded(schedule), found, spills)
+    made = compile_padded(schedule)
+    return made.with_account(Account.of_phases(start, made.cycles, found, spills))
 
 
 def plans_of(
     start: Start,
     stages: Mapping[str, str],
-    found: Sequence[Compilation],
+    found: Sequence[Kernel],
     spills: Sequence[Spill] = (),
 ) -> list[PhasePlan]:
     """The tilings of all phases as primitives are to make them in a schedule without other edits of

@@ -19,9 +19,10 @@ from math import prod
 from hwgen.codegen.nodes import calls
 from hwgen.errors import Tolerating
 from hwgen.passes.covering import REFUSALS
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.pieces import Pieces, hand_over
 from hwgen.passes.pipeline_ranking import CLOSE, LONG, Body, Edge, Work
-from hwgen.passes.trees import TreeCompilation, compile_tree
+from hwgen.passes.trees import compile_tree
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.tree.edit import path
 from hwgen.polyhedral.tree.loop_tree import Loop, LoopTree, Node, Site, alone, blocks
@@ -33,8 +34,8 @@ class Pipeline:
     later. `pieces`: blocks of which one takes what another makes in so many; `body`: None where
     nothing runs later."""
 
-    kernel: TreeCompilation
-    plain: TreeCompilation
+    kernel: Kernel
+    plain: Kernel
     band: tuple[str, ...] = ()
     body: Body | None = None
     delays: tuple[int, ...] = ()
@@ -47,7 +48,7 @@ class Pipeline:
 
     def or_faster(
         self,
-        kernel: TreeCompilation | None,
+        kernel: Kernel | None,
         body: Body,
         delays: tuple[int, ...],
         pieces: tuple[Pieces, ...] = (),
@@ -58,7 +59,7 @@ class Pipeline:
         return Pipeline(kernel, self.plain, self.band, body, delays, pieces)
 
 
-def pipelined(made: TreeCompilation) -> Pipeline:
+def pipelined(made: Kernel) -> Pipeline:
     """The same kernel, or a faster one whose loops are software pipelines: inner ones that end with
     each iteration of the outer, or that go on over these ends."""
     best = _pipelined(made)
@@ -69,7 +70,7 @@ def pipelined(made: TreeCompilation) -> Pipeline:
     return best
 
 
-def _closed(made: TreeCompilation) -> TreeCompilation | None:
+def _closed(made: Kernel) -> Kernel | None:
     """The kernel whose outer loops hold nothing but the inner ones: what stood before these runs in
     their first iterations, and what stood behind them in the last; None where there is none."""
     schedule = made.schedule.copy()
@@ -94,7 +95,7 @@ def _closed(made: TreeCompilation) -> TreeCompilation | None:
     return None
 
 
-def _pipelined(made: TreeCompilation) -> Pipeline:
+def _pipelined(made: Kernel) -> Pipeline:
     found = Pipeline(made, made)
     for band in _bands(made.schedule.resolved):
         plain = found.kernel
@@ -137,14 +138,14 @@ def _started(best: Pipeline, body: Body) -> Pipeline:
     return found
 
 
-def room(made: TreeCompilation, body: Body, delays: Sequence[int]) -> Mapping[str, int] | None:
+def room(made: Kernel, body: Body, delays: Sequence[int]) -> Mapping[str, int] | None:
     """Slots that delays take, one more of each where there is room; None where there is none."""
     slots = (body.needed(delays, spare) for spare in (1, 0))
     return next((s for s in slots if _fits(made, body, s, delays)), None)
 
 
 def _loaded_once(
-    made: TreeCompilation, body: Body, band: tuple[str, ...]
+    made: Kernel, body: Body, band: tuple[str, ...]
 ) -> Iterator[tuple[Work, tuple[int, ...]]]:
     """What is loaded before a band, for its blocks alone, and for which of them."""
     state = made.schedule.resolved
@@ -173,7 +174,7 @@ def shifted(
     delays: Sequence[int],
     shifts: Sequence[int],
     pieces: Sequence[Pieces] = (),
-) -> TreeCompilation | None:
+) -> Kernel | None:
     """The kernel with a pipeline, and slots for its delays, one more than it takes where there is
     room; None where there is none."""
     for spare in (1, 0):
@@ -187,9 +188,7 @@ def shifted(
     return None
 
 
-def _fits(
-    made: TreeCompilation, body: Body, slots: Mapping[str, int], shifts: Sequence[int]
-) -> bool:
+def _fits(made: Kernel, body: Body, slots: Mapping[str, int], shifts: Sequence[int]) -> bool:
     """Whether there may be room for so many slots of buffers inside a band: each with several is
     alive in all of its iterations, as is what a shifted block uses, or what is there before."""
     least = min(shifts)
@@ -257,7 +256,7 @@ def _shifted(
     return made
 
 
-def _body(made: TreeCompilation, band: tuple[str, ...]) -> Body | None:
+def _body(made: Kernel, band: tuple[str, ...]) -> Body | None:
     """What is inside a band; None where it is no pipeline: one unit alone, or shifted already."""
     state, hardware = made.schedule.resolved, made.hardware
     inside = [s for s in state.sites if set(band) <= {*s.names}]
@@ -328,7 +327,7 @@ def _carried(state: LoopTree, inside: Sequence[Site]) -> Iterator[tuple[int, int
                 yield m, n
 
 
-def busy_cycles(made: TreeCompilation, state: LoopTree) -> Counter[str]:
+def busy_cycles(made: Kernel, state: LoopTree) -> Counter[str]:
     """Cycles that a unit is at work for each block of the schedule."""
     by_site = dict(made.timing.busy_by_site)
     result: Counter[str] = Counter()

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from hwgen.errors import HwgenError
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.start import Start
-from hwgen.passes.trees import TreeCompilation, compile_padded
+from hwgen.passes.trees import compile_padded
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.schedule.script import Argument, Edit
@@ -18,7 +19,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-def joined(start: Start, parts: Sequence[Schedule]) -> TreeCompilation:
+def joined(start: Start, parts: Sequence[Schedule]) -> Kernel:
     """The kernel of all parts, which are of the workload that the start leaves.
 
     Raises:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from hwgen.errors import HwgenError, Location
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.script_refit import exceeds
-from hwgen.passes.trees import TreeCompilation, compile_tree
+from hwgen.passes.trees import compile_tree
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
@@ -12,7 +13,7 @@ from hwgen.spec.workload import Workload
 
 def compile_script(
     workload: Workload, hardware: HardwareSpec, script: str, file: str = "script"
-) -> TreeCompilation:
+) -> Kernel:
     """Compile the schedule that a script makes, as it is.
 
     Raises:
@@ -22,7 +23,7 @@ def compile_script(
     return _compile(Schedule(workload, hardware).replay(script, file), script, file)
 
 
-def compile_schedule(schedule: Schedule) -> TreeCompilation:
+def compile_schedule(schedule: Schedule) -> Kernel:
     """Compile a schedule for a chip with units, as it is. (`compile_nest` is for processors.)
 
     Raises:
@@ -31,7 +32,7 @@ def compile_schedule(schedule: Schedule) -> TreeCompilation:
     return _compile(schedule, schedule.trace(), "")
 
 
-def _compile(schedule: Schedule, script: str, file: str) -> TreeCompilation:
+def _compile(schedule: Schedule, script: str, file: str) -> Kernel:
     try:
         return compile_tree(schedule)
     except HwgenError as error:

@@ -2,69 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
-
 from hwgen.codegen.lower.padding import paddings
-from hwgen.codegen.lower.program import Lowered, lower_tree
-from hwgen.codegen.nodes import Call, SyncNode
+from hwgen.codegen.lower.program import lower_tree
 from hwgen.errors import HwgenError, Tolerating
-from hwgen.model.counting import total
-from hwgen.model.turns import PROCESSOR
-from hwgen.passes.compiled import Compiled
+from hwgen.passes.account import Account
+from hwgen.passes.kernel import Kernel
+from hwgen.passes.start import Start
 from hwgen.polyhedral import isl
+from hwgen.polyhedral.match.operations import NOTHING_SHARED, Sharing
 from hwgen.polyhedral.schedule.schedule import Schedule
-from hwgen.polyhedral.scop import views_of
-from hwgen.spec.expression import Expr, evaluate
-from hwgen.spec.workload import Statement
+from hwgen.polyhedral.scop import Scop
+from hwgen.polyhedral.search.search import Candidate
+from hwgen.polyhedral.search.tiling_script import PhasePlan, apply_tilings
 
 
-@dataclass(frozen=True, repr=False)
-class TreeCompilation(Compiled):
-    """A kernel whose schedule was made edit by edit."""
-
-    schedule: Schedule
-    lowered: Lowered
-
-    @property
-    def lowering(self) -> Lowered:
-        return self.lowered
-
-    @cached_property
-    def statements(self) -> tuple[Statement, ...]:
-        moved = views_of(self.workload) if self.hardware.units else ()
-        return tuple(s for s in self.workload.statements if s.target.tensor not in moved)
-
-    @cached_property
-    def main_intrinsic(self) -> str:
-        def counted(node: Call | SyncNode) -> tuple[Expr, ...] | None:
-            if not isinstance(node, Call):
-                return None
-            here = any(o.buffer in self.program.image for o in node.operands)
-            return None if here else node.extents
-
-        def leaf(node: Call | SyncNode, values: Mapping[str, int]) -> Mapping[str, int]:
-            assert isinstance(node, Call)
-            iterations = 1
-            for extent in node.extents:
-                iterations *= int(evaluate(extent, values))
-            return {node.intrinsic: iterations}
-
-        found = total(self.program.body, counted, leaf)
-        names = [i.name for i in self.hardware.intrinsics if found.get(i.name)]
-        most = max(names, key=lambda n: found[n], default="")
-        return " + ".join(filter(None, [most, PROCESSOR if self.program.codes else ""]))
-
-    @property
-    def script(self) -> str:
-        return self.schedule.trace()
-
-    def artefacts(self) -> dict[str, Callable[[], object]]:
-        return {"schedule": lambda: self.schedule, **super().artefacts()}
-
-
-def compile_tree(schedule: Schedule) -> TreeCompilation:
+def compile_tree(schedule: Schedule) -> Kernel:
     """Compile a schedule as it is.
 
     Raises:
@@ -72,11 +24,11 @@ def compile_tree(schedule: Schedule) -> TreeCompilation:
     """
     workload, hardware = schedule.workload, schedule.hardware
     with isl.bounded():
-        lowered = lower_tree(workload, hardware, schedule.resolved, schedule.homes)
-    return TreeCompilation(workload, hardware, schedule, lowered)
+        lowering = lower_tree(workload, hardware, schedule.resolved, schedule.homes)
+    return Kernel(workload, hardware, schedule, lowering)
 
 
-def compile_padded(schedule: Schedule) -> TreeCompilation:
+def compile_padded(schedule: Schedule) -> Kernel:
     """The same, its buffers padded against bank conflicts where that is faster: rows that are apart
     may take more calls, or shorter bursts.
 
@@ -93,7 +45,7 @@ def compile_padded(schedule: Schedule) -> TreeCompilation:
     # What calls leave for each other within a block has no name; what other phases left on the chip
     # is as it is.
     roles = {t.name: t.role for t in schedule.state.tensors}
-    found = paddings(schedule.hardware, dense.lowered)
+    found = paddings(schedule.hardware, dense.lowering)
     aligns = [a for a in found if roles.get(a.tensor) == "intermediate"]
     if not aligns:
         return dense
@@ -105,3 +57,27 @@ def compile_padded(schedule: Schedule) -> TreeCompilation:
             made.storage_align(align.tensor, align.axis, align.factor, align.offset)
         apart = compile_tree(made)
     return apart if apart.timing.cycles < dense.timing.cycles else dense
+
+
+def build(
+    start: Start, scop: Scop, candidate: Candidate, sharing: Sharing = NOTHING_SHARED
+) -> Kernel:
+    """Carry one schedule through to a program, its buffers padded where that is faster. `sharing`:
+    what a phase has in common with others.
+
+    Raises:
+        HwgenError: as `apply_tilings`, `compile_tree`.
+    """
+    tiling = candidate.tiling
+    shared = [s for s in tiling.match.selection.storages if s.shape]
+    stays = {s.tensor: s.memory for s in shared if s.tensor in sharing.leaves}
+    resident = dict(sharing.takes) | stays
+    assert not (resident and start.edits), "what phases share is of workloads as they are"
+    schedule = (
+        Schedule(start.given, start.hardware, resident) if resident else start.schedule.copy()
+    )
+    first = tuple(start.stages.get(s.name, "") for s in start.workload.statements)
+    apply_tilings(schedule, [PhasePlan(scop, tiling, first, sharing.leaves)])
+    ways = (scop,) if sharing == NOTHING_SHARED else ()
+    account = Account(start, scop, candidate, ways=ways)
+    return compile_padded(schedule).with_account(account)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from hwgen.errors import HwgenError, Tolerating
-from hwgen.passes.compilation import Compilation
 from hwgen.passes.covering import REFUSALS, UnitsOf
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.moves.unit_weights import weight_type
 from hwgen.passes.phase import Rival, SearchOptions, least_cycles, rearranged_bytes
 from hwgen.passes.start import Start
@@ -27,7 +27,7 @@ from hwgen.spec.expression import DTYPES, Access, Cast, Expr
 from hwgen.spec.workload import Workload
 
 
-def surely_weighed(start: Start, units: UnitsOf, options: SearchOptions) -> Compilation | None:
+def surely_weighed(start: Start, units: UnitsOf, options: SearchOptions) -> Kernel | None:
     """A kernel with narrow integers weighed, of what takes longer without, whatever its schedule;
     None where that is not so, or cannot be told."""
     workload, hardware = start.workload, start.hardware
@@ -40,13 +40,11 @@ def surely_weighed(start: Start, units: UnitsOf, options: SearchOptions) -> Comp
         least = least_cycles(workload, hardware)
         if sketch.least < least:
             found = sketch.kernel(units, options, (least,))
-            if found is not None and found.alone:
-                return replace(found, others=(build_scop(workload),))
-            return found
+            return None if found is None else _with_way(found, build_scop(workload))
     return None
 
 
-def weighed_if_better(made: Compilation, units: UnitsOf, options: SearchOptions) -> Compilation:
+def weighed_if_better(made: Kernel, units: UnitsOf, options: SearchOptions) -> Kernel:
     """A kernel of a workload, or the same with narrow integers weighed if that is better by the
     objective."""
     if made.start.does("weigh"):
@@ -59,9 +57,14 @@ def weighed_if_better(made: Compilation, units: UnitsOf, options: SearchOptions)
     found = sketch.kernel(units, options, most) if worth else None
     other = made.scop if found is not None else sketch.scop
     found = found or made
-    if not (made.alone and found.alone) or other is None:
-        return found
-    return replace(found, others=(other,))
+    return found if other is None or not made.account.ways else _with_way(found, other)
+
+
+def _with_way(made: Kernel, other: Scop) -> Kernel:
+    """A kernel whose bound is also of another way to compute the workload; of phases it is not."""
+    account = made.account
+    ways = (*account.ways, other) if account.ways else ()
+    return made.with_account(replace(account, ways=ways))
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class _Sketch:
     scop: Scop | None
     least: float
 
-    def kernel(self, units: UnitsOf, options: SearchOptions, most: Measure) -> Compilation | None:
+    def kernel(self, units: UnitsOf, options: SearchOptions, most: Measure) -> Kernel | None:
         """Its kernel, if that is less than `most` by the objective."""
         found = None
         with Tolerating(REFUSALS):
@@ -81,11 +84,11 @@ class _Sketch:
         return found if found is not None and _measured(found, options) < most else None
 
 
-def _measured(made: Compilation, options: SearchOptions) -> Measure:
+def _measured(made: Kernel, options: SearchOptions) -> Measure:
     """A kernel by the objective, and its host, where that rearranges tensors in a shared memory."""
     packed = sum(i.bytes for i in made.program.images if not i.in_place)
     host = rearranged_bytes(made.hardware, packed)
-    return options.measure(Rival.of(made.kernel, made.hardware, host, 0))
+    return options.measure(Rival.of(made, made.hardware, host, 0))
 
 
 def _sketch(start: Start) -> _Sketch | None:

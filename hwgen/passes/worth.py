@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from hwgen.passes.compiled import Compiled
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.phase import SearchOptions
 from hwgen.spec.workload import Tensor
 
@@ -13,19 +13,19 @@ NEAR = 1.03
 """A kernel that takes hardly longer than its bound needs no other."""
 
 
-def is_near(made: Compiled, options: SearchOptions) -> bool:
+def is_near(made: Kernel, options: SearchOptions) -> bool:
     """Whether a kernel is hardly to be improved in cycles, where these are looked for."""
     return options.objective == "cycles" and made.cycles <= NEAR * made.bound.cycles
 
 
-def may_be_faster(made: Compiled, options: SearchOptions, stored: Iterable[Tensor]) -> bool:
+def may_be_faster(made: Kernel, options: SearchOptions, stored: Iterable[Tensor]) -> bool:
     """Whether a kernel that stores some tensors off chip and loads them again may be faster."""
     if options.objective != "cycles" or is_near(made, options):
         return False
     return _least(made, stored) < made.cycles
 
 
-def _least(made: Compiled, stored: Iterable[Tensor]) -> int:
+def _least(made: Kernel, stored: Iterable[Tensor]) -> int:
     """What a kernel takes at least that computes the same and also moves some tensors out and in
     again, as far as one unit alone can do so."""
     size = sum(t.bytes for t in stored)
@@ -43,7 +43,7 @@ def _least(made: Compiled, stored: Iterable[Tensor]) -> int:
     return max(made.bound.cycles, *busy.values())
 
 
-def is_scarce(made: Compiled, slots: int) -> bool:
+def is_scarce(made: Kernel, slots: int) -> bool:
     """Whether there is a memory in which not every buffer could have so many slots."""
     taken: Counter[str] = Counter()
     for buffer in made.program.buffers:

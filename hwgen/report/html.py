@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from hwgen.passes.nest_pipeline import NestCompilation
 from hwgen.report.banks import (
     CONFLICT_HEADER,
     bank_uses,
@@ -41,7 +40,7 @@ from hwgen.report.text import Measured, measure
 from hwgen.spec.shown import clock_text, rate_text, seconds_text
 
 if TYPE_CHECKING:
-    from hwgen.passes.compiled import Compiled
+    from hwgen.passes.kernel import Kernel
 
 DRAWN_CALLS = 2000
 """Calls that a page draws one by one at most; the rest is aggregated."""
@@ -64,14 +63,14 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
-def page(compilation: Compiled, drawn: int = DRAWN_CALLS) -> str:
+def page(compilation: Kernel, drawn: int = DRAWN_CALLS) -> str:
     """The HTML page of a kernel; at most `drawn` calls are drawn one by one.
 
     Raises:
         HwgenError: as `estimate_cycles`, for chips with units.
     """
     c = compilation
-    if isinstance(c, NestCompilation):
+    if c.nest:
         from hwgen.report.nest_page import nest_page
 
         return nest_page(c)
@@ -104,7 +103,7 @@ def page(compilation: Compiled, drawn: int = DRAWN_CALLS) -> str:
 
 def rendered(
     template: str,
-    c: Compiled,
+    c: Kernel,
     sources: Mapping[str, Source],
     figures: Mapping[str, Figure],
     **values: object,
@@ -159,7 +158,7 @@ def embedded(data: Mapping[str, Json]) -> str:
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def figures_of(compilation: Compiled, drawn: int = DRAWN_CALLS) -> dict[str, Figure]:
+def figures_of(compilation: Kernel, drawn: int = DRAWN_CALLS) -> dict[str, Figure]:
     """Every figure of the page, by name, in the page's order; plain data for plotly.
 
     Raises:
@@ -230,7 +229,7 @@ def _headlines(measured: Measured) -> list[Headline]:
     ]
 
 
-def speed(c: Compiled) -> list[Headline]:
+def speed(c: Kernel) -> list[Headline]:
     """Seconds and operations per second, where the chip's file has a clock."""
     if not c.seconds:
         return []
@@ -296,7 +295,7 @@ def _conflicts(measured: Measured) -> Table | None:
     return Table(texts, rows)
 
 
-def _buffers(c: Compiled) -> Table:
+def _buffers(c: Kernel) -> Table:
     memory = c.hardware.memory
     with_banks = banked(c.hardware)
     rows = tuple(
@@ -317,7 +316,7 @@ def _buffers(c: Compiled) -> Table:
     return Table((*header, *slots, ("bytes", True), ("share of the memory", True)), rows)
 
 
-def _explanations(c: Compiled) -> Sequence[tuple[str, Sequence[tuple[str, str, str, str]]]]:
+def _explanations(c: Kernel) -> Sequence[tuple[str, Sequence[tuple[str, str, str, str]]]]:
     """Per statement: intrinsic, binding, reason, repair; those that match first."""
     return [
         (

@@ -9,24 +9,22 @@ from hwgen.report.text import BLOCKS, block_rows, describe, measure
 from hwgen.spec.shown import Cell, Table, assigned, card
 
 if TYPE_CHECKING:
-    from hwgen.passes.compiled import Compiled
-    from hwgen.passes.nest_pipeline import NestCompilation
+    from hwgen.passes.kernel import Kernel
 
 
-def kernel_text(compilation: Compiled) -> str:
+def kernel_text(compilation: Kernel) -> str:
     """What `hwgen generate` reports of a kernel."""
     return describe(measure(compilation))
 
 
-def kernel_html(compilation: Compiled) -> str:
+def kernel_html(compilation: Kernel) -> str:
     """Cycles with their bound, what takes them, and a picture of the first calls."""
-    from hwgen.passes.nest_pipeline import NestCompilation
 
     c = compilation
-    return _nest(c) if isinstance(c, NestCompilation) else _units(c)
+    return _nest(c) if c.nest else _units(c)
 
 
-def _units(c: Compiled) -> str:
+def _units(c: Kernel) -> str:
     measured = measure(c)
     bound, cycles = measured.bound, measured.timing.cycles
     facts = [
@@ -49,16 +47,16 @@ def _units(c: Compiled) -> str:
     return card(_title(c), "", facts, tables) + timeline_svg(c)
 
 
-def _nest(c: NestCompilation) -> str:
+def _nest(c: Kernel) -> str:
     facts = [*_common(c, c.bound.cycles), ("memory bytes", f"{c.cost.memory_bytes:,}")]
     return card(_title(c), "", facts, [Table(BLOCKS, block_rows(c))])
 
 
-def _title(c: Compiled) -> str:
+def _title(c: Kernel) -> str:
     return f"{c.workload.name} on {c.hardware.name}"
 
 
-def _common(c: Compiled, bound: int) -> list[tuple[str, str]]:
+def _common(c: Kernel, bound: int) -> list[tuple[str, str]]:
     ratio = f"{c.cycles / bound:.3f}" if bound else "-"
     return [
         ("sizes", assigned(c.workload.sizes)),

@@ -15,7 +15,7 @@ from hwgen.report.html import Headline, Table, rendered, speed
 from hwgen.report.source_lines import nest_source, script_source
 
 if TYPE_CHECKING:
-    from hwgen.passes.nest_pipeline import NestCompilation
+    from hwgen.passes.kernel import Kernel
     from hwgen.polyhedral.tree.cost import BlockCost
 
 ARITHMETIC, MEMORY = "limited by arithmetic", "limited by the memory"
@@ -27,7 +27,7 @@ WIDE: dict[str, Json] = {"automargin": True}
 _LANGUAGES = {"c": "C", "cuda": "CUDA"}
 
 
-def nest_page(compilation: NestCompilation) -> str:
+def nest_page(compilation: Kernel) -> str:
     """The HTML page of a kernel of a processor."""
     c = compilation
     processor = c.hardware.processor
@@ -44,11 +44,11 @@ def nest_page(compilation: NestCompilation) -> str:
         blocks=_blocks(c),
         roofline=placed,
         program=highlighted(str(c.schedule)),
-        search=str(c.report or "none: the script was taken as it is"),
+        search=str(c.account.report or "none: the script was taken as it is"),
     )
 
 
-def nest_figures(compilation: NestCompilation, placed: Roofline) -> dict[str, Figure]:
+def nest_figures(compilation: Kernel, placed: Roofline) -> dict[str, Figure]:
     """Every figure of the page, by name, in the page's order; plain data for plotly."""
     names = [b.block for b in compilation.cost.blocks]
     return {
@@ -58,7 +58,7 @@ def nest_figures(compilation: NestCompilation, placed: Roofline) -> dict[str, Fi
     }
 
 
-def _cycles_figure(compilation: NestCompilation, names: list[str]) -> Figure:
+def _cycles_figure(compilation: Kernel, names: list[str]) -> Figure:
     cost = compilation.cost
     traces: list[Json] = []
     begins: dict[str, float] = {}
@@ -81,7 +81,7 @@ def _cycles_figure(compilation: NestCompilation, names: list[str]) -> Figure:
     return in_rows(traces, rows, axis("cycles", range=[0, compilation.cycles]), WIDE)
 
 
-def _bytes_figure(compilation: NestCompilation, names: list[str]) -> Figure:
+def _bytes_figure(compilation: Kernel, names: list[str]) -> Figure:
     moved = [round(b.memory_bytes) for b in compilation.cost.blocks]
     told: list[Json] = [
         [f"<b>{name}</b><br>{count:,} bytes", name, name]
@@ -101,7 +101,7 @@ def _describe(block: BlockCost, begin: float) -> str:
     )
 
 
-def _roofline(compilation: NestCompilation, bytes_per_cycle: float) -> Roofline:
+def _roofline(compilation: Kernel, bytes_per_cycle: float) -> Roofline:
     c = compilation
     operations = c.operations
     moved = max(1, c.cost.memory_bytes)
@@ -116,7 +116,7 @@ def _roofline(compilation: NestCompilation, bytes_per_cycle: float) -> Roofline:
     )
 
 
-def _headlines(compilation: NestCompilation) -> list[Headline]:
+def _headlines(compilation: Kernel) -> list[Headline]:
     c = compilation
     most = max(c.cost.blocks, key=lambda b: b.cycles)
     return [
@@ -129,7 +129,7 @@ def _headlines(compilation: NestCompilation) -> list[Headline]:
     ]
 
 
-def _blocks(compilation: NestCompilation) -> Table:
+def _blocks(compilation: Kernel) -> Table:
     rows = tuple(
         (
             b.block,

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from hwgen.errors import Diagnostic
-from hwgen.passes.nest_pipeline import NestCompilation
 from hwgen.report.refused import Refusal
 
 if TYPE_CHECKING:
-    from hwgen.passes.compiled import Compiled
+    from hwgen.passes.kernel import Kernel
     from hwgen.polyhedral.match.explain import Explanation
     from hwgen.polyhedral.scop import Scop
     from hwgen.report.text import Measured
@@ -102,11 +101,11 @@ def kernel_record(measured: Measured) -> Record:
         ],
         "notes": list(c.notes),
         "search_cut_short": list(c.ended_by),
-        **(_blocks(c) if isinstance(c, NestCompilation) else {}),
+        **(_blocks(c) if c.nest else {}),
     }
 
 
-def _speed(c: Compiled) -> Record:
+def _speed(c: Kernel) -> Record:
     """Seconds and operations, where the chip's file has a clock."""
     if not c.seconds:
         return {}
@@ -118,7 +117,7 @@ def _speed(c: Compiled) -> Record:
     }
 
 
-def _blocks(c: NestCompilation) -> Record:
+def _blocks(c: Kernel) -> Record:
     """What is told of a kernel of a processor besides: its blocks and its script."""
     return {
         "blocks": [

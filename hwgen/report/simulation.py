@@ -5,23 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hwgen.model.native import runs_here
-from hwgen.passes.nest_pipeline import NestCompilation
 from hwgen.report.text import Measured, cut_short, describe_cycles, title
 from hwgen.spec.table import Cell, table
 
 if TYPE_CHECKING:
-    from hwgen.passes.compiled import Compiled
+    from hwgen.passes.kernel import Kernel
     from hwgen.verify.examine import Engine, Examination
 
 
-def simulation_text(compilation: Compiled, passed: Examination) -> str:
+def simulation_text(compilation: Kernel, passed: Examination) -> str:
     """Cycles, units, and, where the simulator ran, traffic and executed iterations."""
     cycles, *units = describe_cycles(Measured(compilation, passed.timing, passed.bound))
     if compilation.speed:
         units[0] = f"time        {units[0]}"
     lines = [title(compilation), "", f"cycles      {cycles}", *units, ""]
     result = passed.functional
-    if isinstance(compilation, NestCompilation):
+    if compilation.nest:
         if result is not None:
             read = f"{result.read_elements:,} elements read"
             lines.append(f"instances   {result.instances:,}, {read}")
@@ -49,7 +48,7 @@ def simulation_text(compilation: Compiled, passed: Examination) -> str:
     return "\n".join(lines)
 
 
-def run_by(compilation: Compiled, passed: Examination, engine: Engine, seconds: float) -> str:
+def run_by(compilation: Kernel, passed: Examination, engine: Engine, seconds: float) -> str:
     """The line that says who ran, and why the C did not where it was to."""
     hardware = compilation.hardware
     text, without = "the emitted C on the C model", "no C compiler"

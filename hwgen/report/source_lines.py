@@ -16,8 +16,7 @@ from hwgen.codegen.nodes import Code, calls
 from hwgen.codegen.software_loops import written_out
 
 if TYPE_CHECKING:
-    from hwgen.passes.compiled import Compiled
-    from hwgen.passes.nest_pipeline import NestCompilation
+    from hwgen.passes.kernel import Kernel
 
 BEGIN, END = "/*@hwgen call@*/", "/*@hwgen end@*/"
 """No template has them: a text that did would differ once the marks are taken out."""
@@ -42,7 +41,7 @@ class Source:
         return heads[-1] if heads else 1
 
 
-def c_source(compilation: Compiled) -> Source:
+def c_source(compilation: Kernel) -> Source:
     """The C for the vendor's runtime, with the lines of each call site."""
     c = compilation
     chip = replace(
@@ -98,7 +97,7 @@ def script_source(script: str, names: Mapping[str, str]) -> Source:
     return Source(script, {key: numbers for key, numbers in found.items() if numbers})
 
 
-def nest_source(compilation: NestCompilation) -> Source:
+def nest_source(compilation: Kernel) -> Source:
     """The text for the processor, with the lines of each block's innermost loop.
 
     A loop keeps its name where the language has no such word; a block without one that is found

@@ -10,7 +10,7 @@ from hwgen.report.figures import colours, memory_share, units_of
 from hwgen.report.recording import Recording, SlotUse, record, slot_uses
 
 if TYPE_CHECKING:
-    from hwgen.passes.compiled import Compiled
+    from hwgen.passes.kernel import Kernel
 
 DRAWN_CALLS = 300
 """Calls drawn at most; of a longer kernel, the first."""
@@ -31,7 +31,7 @@ _STYLE = (
 )
 
 
-def timeline_svg(compilation: Compiled, drawn: int = DRAWN_CALLS) -> str:
+def timeline_svg(compilation: Kernel, drawn: int = DRAWN_CALLS) -> str:
     """The timeline as one SVG element for a notebook; empty where the kernel has no call."""
     recording = record(compilation.program, compilation.hardware, compilation.timing, drawn)
     if not recording.calls:
@@ -40,7 +40,7 @@ def timeline_svg(compilation: Compiled, drawn: int = DRAWN_CALLS) -> str:
     return _svg(parts, height, _label(recording), alone=False)
 
 
-def picture(compilation: Compiled, drawn: int = DRAWN_CALLS) -> str:
+def picture(compilation: Kernel, drawn: int = DRAWN_CALLS) -> str:
     """An SVG file: a row per unit, then a panel per on-chip memory at the scale of its capacity.
 
     A kernel that is code of a processor alone has no calls to draw; its picture says so.
@@ -69,7 +69,7 @@ def _label(recording: Recording) -> str:
     return f"calls of each unit over time: {', '.join(names)}"
 
 
-def _timeline(c: Compiled, recording: Recording, top: float) -> tuple[list[str], float]:
+def _timeline(c: Kernel, recording: Recording, top: float) -> tuple[list[str], float]:
     """Rows of units with their calls, the axis and the legend; the height at which they end."""
     paint = colours(dict.fromkeys(call.name for call in recording.calls))
     row = {unit: top + n * _ROW for n, unit in enumerate(units_of(recording, c.hardware))}

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from hwgen.model.bank_cycles import SharedBanks, shared_banks
 from hwgen.model.energy import Energy
 from hwgen.model.traffic import TensorTraffic, off_chip_traffic
-from hwgen.passes.nest_pipeline import NestCompilation
 from hwgen.report.banks import banked, conflict_lines
 from hwgen.report.refused import Refusal
 from hwgen.spec.shown import rate_text, seconds_text
@@ -19,8 +18,7 @@ from hwgen.spec.table import Cell, table
 if TYPE_CHECKING:
     from hwgen.model.bound import Bound
     from hwgen.model.timing import TimingResult
-    from hwgen.passes.compiled import Compiled
-    from hwgen.pipeline import Compilation
+    from hwgen.passes.kernel import Kernel
     from hwgen.polyhedral.match.explain import Explanation
     from hwgen.polyhedral.scop import Scop
 
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 class Measured:
     """A compilation with its modelled cycles and their lower bound."""
 
-    compilation: Compiled
+    compilation: Kernel
     timing: TimingResult
     bound: Bound
 
@@ -54,12 +52,12 @@ class Measured:
         return self.compilation.offchip_bytes
 
 
-def measure(compilation: Compiled) -> Measured:
+def measure(compilation: Kernel) -> Measured:
     """Run the timing model and the bound."""
     return Measured(compilation, compilation.timing, compilation.bound)
 
 
-def title(compilation: Compiled) -> str:
+def title(compilation: Kernel) -> str:
     """The kernel, the chip and the sizes, in one line."""
     sizes = ", ".join(f"{n}={v}" for n, v in compilation.workload.sizes)
     return f"{compilation.workload.name} on {compilation.hardware.name}: {sizes or 'no sizes'}"
@@ -68,7 +66,7 @@ def title(compilation: Compiled) -> str:
 def describe(measured: Measured) -> str:
     """One kernel: matched, tiled, placed, moved, and the cycles with their bound."""
     c = measured.compilation
-    if isinstance(c, NestCompilation):
+    if c.nest:
         return _describe_nest(c, measured)
     phases = [
         section
@@ -87,16 +85,16 @@ def describe(measured: Measured) -> str:
     return "\n".join([*parts, *cut_short([c])])
 
 
-def _describe_nest(c: NestCompilation, measured: Measured) -> str:
+def _describe_nest(c: Kernel, measured: Measured) -> str:
     """The schedule of a kernel of a processor, what it was chosen from, and what it costs."""
     parts = [f"{c.workload.name} on {c.hardware.name}", "", str(c.schedule), ""]
-    if c.report is not None:
-        parts += [_section("search", str(c.report).splitlines()), ""]
+    if c.account.report is not None:
+        parts += [_section("search", str(c.account.report).splitlines()), ""]
     parts.append(_section("cycles", describe_cycles(measured)))
     return "\n".join([*parts, *c.notes])
 
 
-def _phase(part: Compilation, label: str) -> list[str]:
+def _phase(part: Kernel, label: str) -> list[str]:
     return [
         _section(f"{label}statements", map(str, part.scop.statements)),
         _section(f"{label}matched", str(part.match).splitlines()),
@@ -108,7 +106,7 @@ def _section(title: str, lines: Iterable[str]) -> str:
     return "\n".join([title, *(f"  {line}" for line in lines)])
 
 
-def _tiles(c: Compilation) -> list[str]:
+def _tiles(c: Kernel) -> list[str]:
     tiling = c.tiling
     lines: list[str] = []
     for loop in tiling.loops:
@@ -118,7 +116,7 @@ def _tiles(c: Compilation) -> list[str]:
     return lines or ["one tile"]
 
 
-def _placement(c: Compiled) -> list[str]:
+def _placement(c: Kernel) -> list[str]:
     memory = c.hardware.memory
     rows: list[tuple[Cell, ...]] = [
         (
@@ -160,7 +158,7 @@ BLOCKS = ("block", "cycles", "arithmetic", "memory bytes")
 """What is told of each block of a kernel of a processor."""
 
 
-def block_rows(c: NestCompilation) -> list[tuple[Cell, ...]]:
+def block_rows(c: Kernel) -> list[tuple[Cell, ...]]:
     """The same of all its blocks."""
     return [
         (b.block, round(b.cycles), round(b.compute_cycles), round(b.memory_bytes))
@@ -172,7 +170,7 @@ def describe_cycles(measured: Measured) -> list[str]:
     """Cycles, bound and each unit's busy and waiting cycles; of a processor alone block by block,
     by the closed form."""
     c, timing, bound = measured.compilation, measured.timing, measured.bound
-    if isinstance(c, NestCompilation):
+    if c.nest:
         return [
             f"{c.cycles:,}, lower bound {bound.cycles:,}, ratio {measured.ratio:.3f} (closed form)",
             *_speed(c),
@@ -195,11 +193,11 @@ def describe_cycles(measured: Measured) -> list[str]:
     ]
 
 
-def _speed(c: Compiled) -> list[str]:
+def _speed(c: Kernel) -> list[str]:
     return [f"{c.speed} (a multiply-add is two operations)"] if c.speed else []
 
 
-def cut_short(compilations: Iterable[Compiled]) -> list[str]:
+def cut_short(compilations: Iterable[Kernel]) -> list[str]:
     """A line per kernel whose search ended before it had looked at all that it meant to."""
     return [
         f"{c.workload.name}: search cut short, {'; '.join(c.ended_by)}"
@@ -222,7 +220,7 @@ def results(measured: Sequence[Measured]) -> str:
         shared = [
             (*row[:2], *_time_and_rate(c), *row[2:]) for row, c in zip(shared, kernels, strict=True)
         ]
-    if nests := [c for c in kernels if isinstance(c, NestCompilation)]:
+    if nests := [c for c in kernels if c.nest]:
         own = [(len(c.script.splitlines()), c.cost.memory_bytes) for c in nests]
         rows = [(*row, *more) for row, more in zip(shared, own, strict=True)]
         return table([*header, "edits", "memory bytes"], rows)
@@ -237,7 +235,7 @@ def results(measured: Sequence[Measured]) -> str:
     return "\n".join([shown, *coded, *cut_short(kernels)])
 
 
-def _time_and_rate(c: Compiled) -> tuple[str, str]:
+def _time_and_rate(c: Kernel) -> tuple[str, str]:
     if not c.seconds:
         return "-", "-"
     return seconds_text(c.seconds), rate_text(c.operations / c.seconds)
@@ -291,7 +289,7 @@ def explanations(scop: Scop, found: Sequence[Explanation]) -> str:
     return "\n".join(lines)
 
 
-def stage_text(compilation: Compiled, stage: str) -> str:
+def stage_text(compilation: Kernel, stage: str) -> str:
     """A stage's artefact; `load` and `simulate` are those before and after the compiler.
 
     Raises:

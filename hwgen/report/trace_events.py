@@ -20,13 +20,12 @@ from typing import TYPE_CHECKING
 from hwgen.codegen.program import Program
 from hwgen.model.counting import nested_calls
 from hwgen.model.traffic import off_chip_bytes
-from hwgen.passes.nest_pipeline import NestCompilation
 from hwgen.report.banks import BankUse, bank_uses
 from hwgen.report.figures import Json
 from hwgen.report.recording import RecordedCall, Recording, SlotUse, record, slot_uses
 
 if TYPE_CHECKING:
-    from hwgen.passes.compiled import Compiled
+    from hwgen.passes.kernel import Kernel
     from hwgen.spec.hardware import HardwareSpec
 
 TRACED_CALLS = 10_000
@@ -36,14 +35,14 @@ UNITS, MEMORIES, BANKS = 1, 2, 3
 WAITS = ": waits for it"
 
 
-def trace(compilation: Compiled, traced: int = TRACED_CALLS) -> str:
+def trace(compilation: Kernel, traced: int = TRACED_CALLS) -> str:
     """The JSON text of a kernel's trace; at most `traced` calls are in it one by one.
 
     Raises:
         HwgenError: as `estimate_cycles`, for chips with units.
     """
     c = compilation
-    if isinstance(c, NestCompilation):
+    if c.nest:
         return _of_blocks(c)
     recording = record(c.program, c.hardware, c.timing, traced)
     uses = slot_uses(recording, c.program)
@@ -69,7 +68,7 @@ def trace(compilation: Compiled, traced: int = TRACED_CALLS) -> str:
     return _text(head, events)
 
 
-def _of_blocks(compilation: NestCompilation) -> str:
+def _of_blocks(compilation: Kernel) -> str:
     """The same of a kernel of a processor: an event per block, one after another, as the closed
     form has them; rounded to cycles."""
     c = compilation

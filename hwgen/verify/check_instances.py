@@ -6,11 +6,11 @@ from hwgen.codegen.instances.refuted import refuted
 from hwgen.codegen.instances.units import check_units
 from hwgen.codegen.lower.program import Lowered
 from hwgen.codegen.program import Program
-from hwgen.passes.compiled import Compiled
+from hwgen.passes.kernel import Kernel
 from hwgen.verify.check_program import check_program
 
 
-def check_compiled(made: Compiled) -> None:
+def check_compiled(made: Kernel) -> None:
     """Every check of a program that runs nothing, on what was compiled. That of a processor alone
     was held against its tree when it was made (`compile_nest`), which tells what is not proved.
 

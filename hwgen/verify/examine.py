@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from hwgen.model.bound import Bound
     from hwgen.model.functional import FunctionalResult
     from hwgen.model.timing import TimingResult
-    from hwgen.passes.compiled import Compiled
-    from hwgen.pipeline import Compilation, SearchOptions
+    from hwgen.passes.kernel import Kernel
+    from hwgen.pipeline import SearchOptions
     from hwgen.spec.hardware import HardwareSpec
     from hwgen.spec.workload import Workload
 
@@ -52,7 +52,7 @@ class Examination(Brief):
 
 def compile_ranked(
     workload: Workload, hardware: HardwareSpec, rank: int, options: SearchOptions | None = None
-) -> Compilation:
+) -> Kernel:
     """Compile with the schedule of a rank in the search's order; past the last, start over. Of a
     kernel of several phases there is only the best.
 
@@ -82,7 +82,7 @@ def compile_ranked(
 
 def compile_case(
     workload: Workload, hardware: HardwareSpec, rank: int, options: SearchOptions | None = None
-) -> Compiled:
+) -> Kernel:
     """The same for any chip. A processor beside the units does what these cannot: there, the best
     alone. On one that is a chip by itself, odd ranks are without any schedule, and others the best
     with workers started however little there is to do.
@@ -107,7 +107,7 @@ def compile_case(
     return found
 
 
-def _compile_nest_ranked(workload: Workload, hardware: HardwareSpec, rank: int) -> Compiled:
+def _compile_nest_ranked(workload: Workload, hardware: HardwareSpec, rank: int) -> Kernel:
     from hwgen.autoschedule.options import Options
     from hwgen.passes.nest_pipeline import compile_nest
 
@@ -116,7 +116,7 @@ def _compile_nest_ranked(workload: Workload, hardware: HardwareSpec, rank: int) 
 
 
 def examine(
-    compilation: Compiled,
+    compilation: Kernel,
     inputs: Mapping[str, Array],
     engine: Engine = "python",
     build: Build = AS_FOUND,

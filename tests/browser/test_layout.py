@@ -13,8 +13,9 @@ from typing import Literal
 import pytest
 from playwright.sync_api import BrowserContext
 
-from hwgen.passes.nest_pipeline import NestCompilation, compile_nest
-from hwgen.pipeline import Compilation, compile_kernel
+from hwgen.passes.kernel import Kernel
+from hwgen.passes.nest_pipeline import compile_nest
+from hwgen.pipeline import compile_kernel
 from hwgen.report.html import page
 from hwgen.report.source_lines import Source, c_source, nest_source, script_source
 from hwgen.spec.load import load_hardware, load_workload
@@ -40,20 +41,20 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext
 
 
 @pytest.fixture(scope="module")
-def kernel() -> Compilation:
+def kernel() -> Kernel:
     """Many intrinsics, three memories."""
     return compile_kernel(gemm_requant_workload(32, 64, 64), chip(), options=QUICK)
 
 
 @pytest.fixture(scope="module")
-def nest() -> NestCompilation:
+def nest() -> Kernel:
     """Blocks limited by arithmetic and by the memory, and starts of parallel loops."""
     workload = load_workload(ROOT / "workloads" / "gemm_requant.yaml")
     return compile_nest(workload, load_hardware(ROOT / "hw_specs" / "cpu_generic.yaml"))
 
 
 @pytest.fixture(scope="module")
-def banked() -> Compilation:
+def banked() -> Kernel:
     """A memory of two banks."""
     workload = load_workload(ROOT / "workloads" / "matmul.yaml", {"M": 64, "N": 64, "K": 128})
     return compile_kernel(
@@ -65,9 +66,9 @@ def banked() -> Compilation:
 def shown(
     request: pytest.FixtureRequest,
     browser: BrowserContext,
-    kernel: Compilation,
-    banked: Compilation,
-    nest: NestCompilation,
+    kernel: Kernel,
+    banked: Kernel,
+    nest: Kernel,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Shown]:
     """A page of each kind."""
@@ -219,7 +220,7 @@ def check_lines(shown: Shown, figure: str, sources: dict[str, Source]) -> None:
 
 
 def test_a_bar_that_is_clicked_marks_its_lines(
-    browser: BrowserContext, kernel: Compilation, tmp_path: Path
+    browser: BrowserContext, kernel: Kernel, tmp_path: Path
 ) -> None:
     shown = Shown(browser, page(kernel), tmp_path / "page.html")
     resize(shown, 1280, "light")
@@ -254,7 +255,7 @@ def test_the_listing_opens_at_the_function_of_the_kernel(shown: Shown) -> None:
 
 @pytest.mark.thorough
 def test_a_block_that_is_clicked_marks_its_loop(
-    browser: BrowserContext, nest: NestCompilation, tmp_path: Path
+    browser: BrowserContext, nest: Kernel, tmp_path: Path
 ) -> None:
     shown = Shown(browser, page(nest), tmp_path / "page.html")
     resize(shown, 1280, "light")

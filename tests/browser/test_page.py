@@ -15,7 +15,8 @@ from playwright.sync_api import BrowserContext, FloatRect
 
 from hwgen.network.compiled import compile_model
 from hwgen.network.page import network_page
-from hwgen.pipeline import Compilation, compile_kernel
+from hwgen.passes.kernel import Kernel
+from hwgen.pipeline import compile_kernel
 from hwgen.report.html import page
 from hwgen.report.recording import record
 from hwgen.spec.load import load_hardware, load_workload
@@ -35,19 +36,19 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext
 
 
 @pytest.fixture(scope="module")
-def short() -> Compilation:
+def short() -> Kernel:
     """A kernel that is drawn whole."""
     return compile_kernel(gemm_requant_workload(32, 64, 64), chip(), options=QUICK)
 
 
 @pytest.fixture(scope="module")
-def long() -> Compilation:
+def long() -> Kernel:
     """A kernel with more calls than a page draws."""
     return compile_kernel(gemm_workload(2048, 2048, 2048), chip(), options=QUICK)
 
 
 @pytest.fixture(scope="module")
-def banked() -> Compilation:
+def banked() -> Kernel:
     """A kernel whose factors lie in a memory of two banks."""
     root = Path(__file__).parents[2]
     workload = load_workload(root / "workloads" / "matmul.yaml", {"M": 64, "N": 64, "K": 128})
@@ -57,21 +58,21 @@ def banked() -> Compilation:
 
 
 @pytest.fixture
-def shown(browser: BrowserContext, short: Compilation, tmp_path: Path) -> Iterator[Shown]:
+def shown(browser: BrowserContext, short: Kernel, tmp_path: Path) -> Iterator[Shown]:
     found = Shown(browser, page(short), tmp_path / "short.html")
     yield found
     found.view.close()
 
 
 @pytest.fixture
-def shown_long(browser: BrowserContext, long: Compilation, tmp_path: Path) -> Iterator[Shown]:
+def shown_long(browser: BrowserContext, long: Kernel, tmp_path: Path) -> Iterator[Shown]:
     found = Shown(browser, page(long, 100), tmp_path / "long.html")
     yield found
     found.view.close()
 
 
 @pytest.fixture
-def shown_banked(browser: BrowserContext, banked: Compilation, tmp_path: Path) -> Iterator[Shown]:
+def shown_banked(browser: BrowserContext, banked: Kernel, tmp_path: Path) -> Iterator[Shown]:
     found = Shown(browser, page(banked), tmp_path / "banked.html")
     yield found
     found.view.close()
@@ -103,18 +104,18 @@ def test_a_network_has_a_bar_per_layer_and_a_box_per_buffer(
     found.view.close()
 
 
-def test_the_timeline_has_a_bar_per_simulated_call(shown: Shown, short: Compilation) -> None:
-    assert shown.view.locator(BARS).count() == short.kernel.timing.operations
+def test_the_timeline_has_a_bar_per_simulated_call(shown: Shown, short: Kernel) -> None:
+    assert shown.view.locator(BARS).count() == short.timing.operations
     widths: list[float] = shown.view.evaluate(
         f"[...document.querySelectorAll('{BARS} path')].map(e => e.getBBox().width)"
     )
-    assert len(widths) == short.kernel.timing.operations
+    assert len(widths) == short.timing.operations
     assert all(width > 0 for width in widths)
 
 
-def test_pointing_at_a_bar_says_what_the_call_is(shown: Shown, short: Compilation) -> None:
+def test_pointing_at_a_bar_says_what_the_call_is(shown: Shown, short: Kernel) -> None:
     c = short
-    recording = record(c.program, c.hardware, c.kernel.timing, 2000)
+    recording = record(c.program, c.hardware, c.timing, 2000)
     longest = max(recording.calls, key=lambda call: call.cycles)
     assert longest.touched
     boxes = [bar.bounding_box() for bar in shown.view.locator(BARS).all()]
@@ -134,9 +135,7 @@ def test_pointing_at_a_bar_says_what_the_call_is(shown: Shown, short: Compilatio
     assert shown.messages == []
 
 
-def test_a_long_kernel_is_cut_and_the_whole_can_be_shown(
-    shown_long: Shown, long: Compilation
-) -> None:
+def test_a_long_kernel_is_cut_and_the_whole_can_be_shown(shown_long: Shown, long: Kernel) -> None:
     view = shown_long.view
     assert "the first 100 of" in (view.locator("#cap").text_content() or "")
     assert view.locator(BARS).count() == 100 + len(long.hardware.units)

@@ -16,11 +16,11 @@ from time import process_time
 
 import hwgen
 from hwgen.errors import HwgenError
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.phase import MATCHES
 from hwgen.passes.phased import plans_of
 from hwgen.passes.start import Start
-from hwgen.passes.trees import compile_padded
-from hwgen.pipeline import Compilation, build
+from hwgen.passes.trees import build, compile_padded
 from hwgen.polyhedral.match.matching import Match, ranked_matches
 from hwgen.polyhedral.match.operations import Operation
 from hwgen.polyhedral.match.select import select
@@ -103,7 +103,7 @@ class Case:
 class Outcome:
     """The search's choice against the best of all `points`, of which `refused` do not run."""
 
-    compilation: Compilation
+    compilation: Kernel
     seconds: float
     points: int
     refused: int
@@ -122,7 +122,7 @@ def judge(case: Case, every_match: bool = False) -> Outcome:
     began = process_time()
     chosen = hwgen.compile_kernel(workload, hardware)
     seconds = process_time() - began
-    if chosen.phases:
+    if chosen.account.phases:
         best, points, refused = _phases(chosen)
         return Outcome(chosen, seconds, points, refused, best, ())
     scop = build_scop(workload)
@@ -149,19 +149,19 @@ def judge(case: Case, every_match: bool = False) -> Outcome:
     return Outcome(chosen, seconds, points, refused, best, tuple(below))
 
 
-def _phases(chosen: Compilation) -> tuple[int, int, int]:
+def _phases(chosen: Kernel) -> tuple[int, int, int]:
     """The best of all schedules of the phases together, with the matches and the tensors on the
     chip that the search has; how many there are, and how many do not run."""
     start = chosen.start
     cycles: list[int] = []
     refused = 0
-    for tilings in product(*(list(schedules(c.match)) for c in chosen.phases)):
+    for tilings in product(*(list(schedules(c.match)) for c in chosen.account.phases)):
         schedule = start.schedule.copy()
         kernels = [
-            replace(c, kernel=replace(c.kernel, tiling=t))
-            for c, t in zip(chosen.phases, tilings, strict=True)
+            c.with_account(replace(c.account, chosen=Candidate(t, 0.0)))
+            for c, t in zip(chosen.account.phases, tilings, strict=True)
         ]
-        plans = plans_of(start, start.stages, kernels, chosen.spills)
+        plans = plans_of(start, start.stages, kernels, chosen.account.spills)
         try:
             apply_tilings(schedule, plans)
             cycles.append(compile_padded(schedule).cycles)

@@ -16,7 +16,7 @@ from hwgen.codegen.emit_c import emit_firmware
 from hwgen.codegen.emit_host import MISALIGNED
 from hwgen.model.compiled import aligned, compile_model, have_compiler
 from hwgen.model.reference import random_inputs, run_reference
-from hwgen.passes.compiled import Compiled
+from hwgen.passes.kernel import Kernel
 from hwgen.pipeline import compile_workload
 from hwgen.spec.load import parse_hardware
 from hwgen.spec.source import parse_document
@@ -86,7 +86,7 @@ STAGED = "y[i, j] = w[j, i] + x[j, i]"
 
 
 @cache
-def compiled(statement: str) -> Compiled:
+def compiled(statement: str) -> Kernel:
     tensors: dict[str, Any] = {k: v for k, v in TENSORS.items() if f"{k}[" in statement}
     if statement == STAGED:
         tensors["x"] = "float32[96, 64]"
@@ -112,7 +112,7 @@ def misaligned(array: NDArray[Any]) -> NDArray[Any]:
 class Run:
     """A kernel's own text on a chip that looks where transfers begin."""
 
-    def __init__(self, kernel: Compiled) -> None:
+    def __init__(self, kernel: Kernel) -> None:
         self.kernel, self.source = kernel, kernel.source
         files = {"kernel.c": odd(self.source.c), "chip.c": CHIP}
         self.library = harness.library(files)

@@ -10,7 +10,8 @@ import pytest
 
 from benchmarks.whole import simulate_timing
 from hwgen.model.compiled import compile_model, have_compiler
-from hwgen.pipeline import Compilation, compile_kernel
+from hwgen.passes.kernel import Kernel
+from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral.search.search import Candidate
 from hwgen.report.html import figures_of, page
 from hwgen.report.simulation import simulation_text
@@ -33,7 +34,7 @@ def chip(banks: int = 2) -> HardwareSpec:
     return load_hardware(ROOT / "hw_specs" / "vtcm_two_banks.yaml", {"banks": banks})
 
 
-def searched(sizes: tuple[int, int, int], banks: int = 2) -> Compilation:
+def searched(sizes: tuple[int, int, int], banks: int = 2) -> Kernel:
     """The kernel that the search finds."""
     path = ROOT / "workloads" / "matmul.yaml"
     return compile_kernel(
@@ -42,7 +43,7 @@ def searched(sizes: tuple[int, int, int], banks: int = 2) -> Compilation:
 
 
 @cache
-def tiled(banks: int, sizes: tuple[int, int, int] = SIZES) -> Compilation:
+def tiled(banks: int, sizes: tuple[int, int, int] = SIZES) -> Kernel:
     """Tiles of 64 x 128 and 128 x 64 in two slots each."""
     found = searched(sizes, 2)
     tiling = replace(
@@ -55,24 +56,24 @@ def tiled(banks: int, sizes: tuple[int, int, int] = SIZES) -> Compilation:
     return compile_kernel(found.workload, chip(banks), Candidate(tiling, 0.0))
 
 
-def busy(kernel: Compilation) -> tuple[int, int]:
+def busy(kernel: Kernel) -> tuple[int, int]:
     """Cycles of the loads and of the core."""
-    timing = kernel.kernel.timing
+    timing = kernel.timing
     return timing.unit("dma_in").busy, timing.unit("vector").busy
 
 
 def test_two_banks_hide_the_shorter_of_load_and_compute() -> None:
     kernel = tiled(2)
-    assert kernel.kernel.timing.exact
+    assert kernel.timing.exact
     assert kernel.cycles <= 1.05 * max(busy(kernel))
-    assert kernel.kernel.timing.conflicts == ()
+    assert kernel.timing.conflicts == ()
 
 
 def test_one_bank_takes_their_sum_and_says_why() -> None:
     kernel = tiled(1)
     load, compute = busy(kernel)
     assert 0.98 * (load + compute) <= kernel.cycles <= 1.02 * (load + compute)
-    (conflict,) = kernel.kernel.timing.conflicts
+    (conflict,) = kernel.timing.conflicts
     assert (conflict.memory, conflict.bank) == ("vtcm", 0)
     assert conflict.waiting[0] == "load"
     assert conflict.holding[0] == "matmul"
@@ -96,7 +97,7 @@ def test_the_layout(golden: Golden) -> None:
 
 def test_the_search_finds_no_worse() -> None:
     found = searched(SIZES)
-    assert found.kernel.timing.conflicts == ()
+    assert found.timing.conflicts == ()
     assert found.cycles <= tiled(2).cycles
     assert found.cycles <= 1.05 * found.bound.cycles
 
@@ -105,7 +106,7 @@ def test_with_one_bank_the_search_looks_for_something_else() -> None:
     """Slots that a load cannot fill meanwhile are wasted: larger tiles load less."""
     found = searched(SIZES, 1)
     assert found.cycles < 0.75 * tiled(1).cycles
-    assert found.kernel.timing.conflict_cycles < 0.01 * found.cycles
+    assert found.timing.conflict_cycles < 0.01 * found.cycles
 
 
 @pytest.mark.parametrize("banks", tiered([1, 2, 4, 8], [1, 4]))
@@ -113,7 +114,7 @@ def test_every_check_passes(banks: int) -> None:
     kernel = tiled(banks, (128, 128, 512))
     examine(kernel, draw_inputs(kernel.workload, 1))
     full = simulate_timing(kernel.program, kernel.hardware)
-    assert (full.cycles, full.conflicts) == (kernel.cycles, kernel.kernel.timing.conflicts)
+    assert (full.cycles, full.conflicts) == (kernel.cycles, kernel.timing.conflicts)
 
 
 ODD_SIZES = products(ODD, ODD, ODD)
@@ -153,7 +154,7 @@ def test_a_tensor_larger_than_a_bank_is_split_over_banks() -> None:
     for buffer in (a, b):
         assert buffer.slot_entries == 2 * size
         assert buffer.stride % size == 0
-    assert kernel.kernel.timing.conflicts == ()
+    assert kernel.timing.conflicts == ()
 
 
 @pytest.mark.parametrize("order", [("a_vtcm", "b_vtcm"), ("b_vtcm", "a_vtcm")], ids=str)
@@ -174,7 +175,7 @@ def test_a_buffer_loaded_once_is_in_the_way_of_others_once(order: tuple[str, str
     for turn in range(2 * 3 - 1):
         filled = {b[(turn + 1) % 2], *([a[turn + 1]] if turn < 2 else [])}
         assert filled.isdisjoint({a[turn % 3], b[turn % 2]}), turn
-    assert kernel.kernel.timing.conflicts == ()
+    assert kernel.timing.conflicts == ()
     examine(kernel, draw_inputs(kernel.workload, 1))
 
 

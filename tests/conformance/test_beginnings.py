@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hwgen
-from hwgen.passes.compilation import Compilation
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.scripting import compile_script
 from hwgen.pipeline import compile_workload
 from hwgen.polyhedral.match.operations import Operation
@@ -41,7 +41,7 @@ def pooled(op: str, dtype: str, value: str = "x[n, k]") -> Workload:
     return hwgen.workload("pooled", tensors=tensors, compute=compute)
 
 
-def begun(compilation: Compilation) -> list[tuple[str, int | float]]:
+def begun(compilation: Kernel) -> list[tuple[str, int | float]]:
     """The calls that begin, each with its immediate."""
 
     def number(o: Operation) -> int | float:

@@ -12,7 +12,7 @@ import hwgen
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
 from hwgen.model.numeric import STORAGE, Array, Value, store
-from hwgen.passes.compiled import Compiled
+from hwgen.passes.kernel import Kernel
 from hwgen.pipeline import compile_workload
 from hwgen.spec.expression import DTYPES
 from hwgen.spec.hardware import HardwareSpec
@@ -90,7 +90,7 @@ def for_units(name: str, source: str, target: str, cast: str) -> Workload:
 
 def compiled(
     name: str, source: str, target: str, cast: str, hardware: HardwareSpec
-) -> tuple[Workload, Compiled] | str:
+) -> tuple[Workload, Kernel] | str:
     """Such a workload and its kernel, or the code of the refusal."""
     try:
         workload = for_units(name, source, target, cast)

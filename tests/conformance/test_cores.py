@@ -17,7 +17,7 @@ from hwgen.model.c_compiler import load_library
 from hwgen.model.compiled import have_compiler
 from hwgen.model.functional import run
 from hwgen.model.timing import estimate_cycles
-from hwgen.passes.compiled import Compiled
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.scripting import compile_script
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
@@ -46,7 +46,7 @@ def product(m: int, n: int, k: int) -> Workload:
 
 
 @cache
-def compiled(m: int, n: int, k: int) -> Compiled:
+def compiled(m: int, n: int, k: int) -> Kernel:
     return compile_script(product(m, n, k), cores(2), SCRIPT)
 
 

@@ -15,7 +15,6 @@ import pytest
 
 import hwgen
 from hwgen.errors import HwgenError
-from hwgen.passes.compilation import Compilation
 from hwgen.polyhedral.match.explain import Explanation, explain
 from hwgen.polyhedral.match.select import outcome, select
 from hwgen.polyhedral.phases import split_phases
@@ -183,14 +182,14 @@ def test_another_constant_is_named(
 
 def test_what_the_kernel_takes_instead_is_named() -> None:
     compiled = hwgen.compile_kernel(load("linear_relu"), chip("npu_shared_buffer"))
-    assert isinstance(compiled, Compilation)
+    assert compiled.parts
     told = "it computes `x[m, k] * w[k, n]` too, the kernel takes matmul instead, at no more cost"
     assert reason(compiled.explanations, "S0", "mul") == told
 
 
 def test_a_bias_that_the_sums_start_from_is_named() -> None:
     compiled = hwgen.compile_kernel(load("gemm_scaled"), chip("gemmini"))
-    assert isinstance(compiled, Compilation)
+    assert compiled.parts
     assert reason(compiled.explanations, "S1", "mvin_acc") == "the sums start from bias[n] instead"
 
 

@@ -17,7 +17,7 @@ from hwgen.codegen.program import Program
 from hwgen.model.compiled import compile_model, have_compiler
 from hwgen.model.functional import run
 from hwgen.model.reference import random_inputs
-from hwgen.pipeline import Compilation
+from hwgen.passes.kernel import Kernel
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.verify.check_program import check_program
@@ -60,7 +60,7 @@ def workload(statement: str, result: str = "[M, N]", dtype: str = "float32") -> 
 
 
 @cache
-def kernel(statement: str, result: str = "[M, N]") -> Compilation:
+def kernel(statement: str, result: str = "[M, N]") -> Kernel:
     return hwgen.compile_kernel(workload(statement, result), chip(), options=QUICK)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
-from hwgen.passes.compiled import Compiled
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.scripting import compile_script
 from hwgen.pipeline import compile_kernel, compile_workload
 from hwgen.spec.hardware import HardwareSpec
@@ -166,7 +166,7 @@ IN_ORDER: dict[str, Case] = {
 }
 
 
-def held(made: Compiled) -> None:
+def held(made: Kernel) -> None:
     """It fits the chip and is right, in the simulator and as C; its script makes it again."""
     workload, hardware = made.workload, made.hardware
     check_program(made.program, hardware, workload)

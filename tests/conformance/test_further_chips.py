@@ -22,7 +22,8 @@ from hwgen.model.numeric import Array
 from hwgen.model.redundancy import check_minimal
 from hwgen.model.reference import random_inputs, run_reference
 from hwgen.model.traffic import off_chip_traffic
-from hwgen.pipeline import Compilation, SearchOptions, compile_workload
+from hwgen.passes.kernel import Kernel
+from hwgen.pipeline import SearchOptions, compile_workload
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.verify.examine import examine
@@ -157,7 +158,7 @@ EVEN, ODD = (64, 48, 80), [(1, 1, 1), (1, 33, 17), (17, 7, 255), (50, 257, 33)]
 @cache
 def kernel(
     spec: str, name: str, shape: tuple[int, int, int], options: SearchOptions = QUICK
-) -> Compilation:
+) -> Kernel:
     if spec == "davinci_core":
         workload = HALF[name](*shape)
     else:
@@ -342,9 +343,9 @@ def test_big_gemms_are_near_the_bound(
     assert moved[c.workload.outputs[0].name] == m * n * (2 if spec == "davinci_core" else 1)
 
 
-def lateness(c: Compilation, stage: str) -> int:
+def lateness(c: Kernel, stage: str) -> int:
     """By how many iterations of any loops a stage runs later than its own."""
-    block = c.kernel.made.schedule.state.site[stage].block
+    block = c.schedule.state.site[stage].block
     return block.lag or sum(later for _, later in block.shifts)
 
 
@@ -360,7 +361,7 @@ def test_results_of_several_tiles_are_stored_together() -> None:
     transfers."""
     c = kernel("tpu_v1", "gemm", (2048, 1024, 1024), WHOLE)
     assert [x.loop for x in c.tiling.loops] == ["m", "n", "k"]
-    assert [x.extent for x in c.kernel.made.schedule.state.site["c"].loops][1:] == [1024, 4, 256]
+    assert [x.extent for x in c.schedule.state.site["c"].loops][1:] == [1024, 4, 256]
     (stored,) = (b for b in c.program.buffers if b.tensor == "c")
     assert stored.entries == 2 * 1024 * 4
 
@@ -369,10 +370,8 @@ def test_what_is_loaded_outside_of_other_loads_comes_in_parts_between_them() -> 
     """At once it would keep them waiting: each load inside has a part of the next outer tile."""
     c = kernel("davinci_core", "gemm", (1024, 1024, 1024), WHOLE)
     outer, inner = (x.count for x in c.tiling.loops[:2])
-    (stage,) = (
-        n for n in c.kernel.made.schedule.state.stage if n.endswith("_l1") and lateness(c, n) == -1
-    )
-    assert [x.extent for x in c.kernel.made.schedule.state.site[stage].loops[:2]] == [outer, inner]
+    (stage,) = (n for n in c.schedule.state.stage if n.endswith("_l1") and lateness(c, n) == -1)
+    assert [x.extent for x in c.schedule.state.site[stage].loops[:2]] == [outer, inner]
 
 
 def mlp_bytes(m: int, n: int, k: int, hidden: int) -> Workload:

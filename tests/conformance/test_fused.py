@@ -19,9 +19,9 @@ from hwgen.errors import HwgenError
 from hwgen.model.redundancy import check_minimal
 from hwgen.model.traffic import off_chip_traffic
 from hwgen.passes import fusing, pipelining
-from hwgen.passes.compilation import Compilation
 from hwgen.passes.fusing import Sketch, begun, fused, fused_if_better
 from hwgen.passes.handovers import in_pieces
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.network import in_blocks
 from hwgen.passes.phase import SearchOptions
 from hwgen.passes.pieces import hand_over
@@ -29,7 +29,7 @@ from hwgen.passes.pipelining import pipelined
 from hwgen.passes.scripting import compile_script
 from hwgen.passes.sliding import instances, slides
 from hwgen.passes.start import Start
-from hwgen.passes.trees import TreeCompilation, compile_tree
+from hwgen.passes.trees import compile_tree
 from hwgen.pipeline import compile_kernel, compile_workload
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.find import find_workload
@@ -49,14 +49,14 @@ def workload(name: str, **sizes: int) -> Workload:
     return load_workload(find_workload(name), sizes)
 
 
-def shared(name: str, **sizes: int) -> TreeCompilation:
+def shared(name: str, **sizes: int) -> Kernel:
     """The kernel that a workload gets, whose stages share loops."""
     found = compile_workload(workload(name, **sizes), NPU)
-    assert isinstance(found, TreeCompilation)
+    assert not found.parts
     return found
 
 
-def offchip_bytes(found: TreeCompilation) -> tuple[int, int]:
+def offchip_bytes(found: Kernel) -> tuple[int, int]:
     """Bytes that a kernel moves, and those of its inputs and outputs."""
     moved = off_chip_traffic(found.program, found.hardware, found.workload)
     return sum(m.loaded + m.stored for m in moved), sum(m.size for m in moved)
@@ -118,14 +118,14 @@ def test_what_is_too_large_is_computed_in_blocks(
         where = given.location
         return HwgenError(code, "", location=where, found="", allowed="", repair="")
 
-    def refuse(*_: object, **__: object) -> Compilation:
+    def refuse(*_: object, **__: object) -> Kernel:
         raise refused("H616")
 
     monkeypatch.setattr(pipeline, "_searched", refuse)
     units = partial(compile_kernel, hardware=hardware)
     assert in_blocks(Start(given, hardware), units, SearchOptions(), refused("H301")) is None
     found = compile_workload(given, hardware)
-    assert isinstance(found, TreeCompilation)
+    assert not found.parts
     examine(found, draw_inputs(given, 1))
 
 
@@ -136,7 +136,7 @@ def test_a_softmax_loads_its_rows_once() -> None:
     compute += ["z[m] += e[m, n]", "y[m, n] = e[m, n] / z[m]"]
     given = parse_workload({"name": "softmax", "tensors": tensors, "compute": compute})
     found = compile_workload(given, NPU)
-    assert isinstance(found, TreeCompilation)
+    assert not found.parts
     moved, least = offchip_bytes(found)
     assert moved == least
     assert found.cycles <= 8_500
@@ -195,7 +195,7 @@ def test_what_slides_is_counted_once() -> None:
 def test_a_chain_of_windows_is_one_loop_over_rows() -> None:
     """As the best script by hand, whose kernel takes 334,468 cycles and moves as much."""
     found = compile_workload(load_workload(CONVOLUTIONS), NPU)
-    assert isinstance(found, TreeCompilation)
+    assert not found.parts
     moved, least = offchip_bytes(found)
     assert moved == least
     assert found.cycles <= 332_000
@@ -220,7 +220,7 @@ def test_a_kernel_near_its_bound_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_kernel_that_is_faster_stays() -> None:
     made = compile_kernel(workload("mlp"), NPU)
-    assert isinstance(made, Compilation)
+    assert made.parts
     assert fused_if_better(made.start, made) is made
     assert fused(made.start, most=(made.cycles,)) is None
 
@@ -236,7 +236,7 @@ def test_blocks_that_compute_the_same_again_are_not_looked_at() -> None:
 def test_a_limit_of_the_search_is_one_of_shared_loops_too(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
 
-    def compiled(schedule: Schedule) -> TreeCompilation:
+    def compiled(schedule: Schedule) -> Kernel:
         made.append(schedule.trace())
         return compile_tree(schedule)
 
@@ -335,7 +335,7 @@ def test_pieces_that_no_loop_has_are_refused() -> None:
     assert refused.value.code == "H413"
 
 
-def _in_rows(given: Workload) -> TreeCompilation:
+def _in_rows(given: Workload) -> Kernel:
     """A kernel whose stages share a loop over blocks of 16 rows."""
     schedule = begun(start(given), Sketch(0, 16))
     completion = fusing.Completion(schedule, fusing.DEFAULTS, start(given))

@@ -12,7 +12,8 @@ from hwgen.codegen.image_layout import images_refused
 from hwgen.codegen.nodes import calls
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
-from hwgen.pipeline import Compilation, compile_kernel
+from hwgen.passes.kernel import Kernel
+from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral.match.matching import match
 from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.phases import split_phases
@@ -31,7 +32,7 @@ NPU = ROOT / "hw_specs" / "npu_shared_buffer.yaml"
 Part = tuple[str, dict[str, int]]
 
 
-def run(compute: list[Part], size: int = 0, /, **shapes: str) -> Compilation:
+def run(compute: list[Part], size: int = 0, /, **shapes: str) -> Kernel:
     """Compiled for a chip with so large a memory, and right."""
     tensors = {name: f"float32[{shape}]" for name, shape in shapes.items()}
     statements = [{"do": do, "loops": loops} for do, loops in compute]

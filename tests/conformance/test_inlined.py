@@ -11,9 +11,10 @@ from hwgen.codegen.nodes import Code, calls
 from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.scripting import compile_script
 from hwgen.passes.start import Start
-from hwgen.pipeline import Compilation, compile_kernel, compile_workload
+from hwgen.pipeline import compile_kernel, compile_workload
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, make_workload
 from hwgen.verify.data import draw_inputs
@@ -38,7 +39,7 @@ def _used(program: Program) -> set[str]:
     return {c.intrinsic for p in units for c in calls(p.body)}
 
 
-def _inlined(made: Compilation) -> list[object]:
+def _inlined(made: Kernel) -> list[object]:
     """Stages that were inlined before the search."""
     edits = made.start.edits
     return [e.arguments[0] for e in edits if e.primitive == "compute_inline"]

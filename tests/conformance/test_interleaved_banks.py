@@ -18,11 +18,10 @@ from hwgen.codegen.lower.padding import paddings
 from hwgen.errors import HwgenError
 from hwgen.model.bank_cycles import Touched, served_cycles, shared_banks
 from hwgen.model.compiled import have_compiler
-from hwgen.passes.compiled import Compiled
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.phase import DEFAULTS, SearchOptions
 from hwgen.passes.scripting import compile_script
-from hwgen.passes.trees import TreeCompilation
-from hwgen.pipeline import Compilation, compile_kernel
+from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral.search.search import Candidate
 from hwgen.polyhedral.search.tiling import Tiling
 from hwgen.report.html import page
@@ -58,19 +57,19 @@ def statements(tensors: dict[str, str], *compute: str) -> Workload:
 @cache
 def searched(
     m: int = 256, n: int = 256, banks: int = 16, options: SearchOptions = DEFAULTS
-) -> Compilation:
+) -> Kernel:
     """The kernel that the search finds."""
     shapes = {"a": f"{m}, {n}", "b": f"{n}, {m}", "y": f"{m}, {n}"}
     return compile_kernel(statements(shapes, TRANSPOSED), chip(BANKS=banks), options=options)
 
 
-def dense(kernel: Compiled) -> TreeCompilation:
+def dense(kernel: Kernel) -> Kernel:
     """The same tiles without padding."""
     lines = [line for line in kernel.script.splitlines() if "storage_align" not in line]
     return compiled(kernel, "\n".join(lines))
 
 
-def compiled(kernel: Compiled, script: str) -> TreeCompilation:
+def compiled(kernel: Kernel, script: str) -> Kernel:
     """Another schedule of the same workload."""
     return compile_script(kernel.workload, kernel.hardware, script)
 
@@ -81,7 +80,7 @@ def two_slots(tiling: Tiling, m: int, n: int) -> Tiling:
     return replace(tiling, tiles=(("m", m), ("n", n)), slots=slots)
 
 
-def squares(size: int) -> TreeCompilation:
+def squares(size: int) -> Kernel:
     """Square tiles, padded as is best for them; no load runs ahead of its tile, so that a call has
     the banks for itself."""
     found = searched()
@@ -91,7 +90,7 @@ def squares(size: int) -> TreeCompilation:
     return compiled(made, "\n".join(lines))
 
 
-def busy(kernel: Compiled) -> int:
+def busy(kernel: Kernel) -> int:
     return kernel.timing.unit("vector").busy
 
 
@@ -149,7 +148,7 @@ def test_the_script_says_the_padding_and_gives_it_again() -> None:
     script = kernel.script
     assert "s.storage_align(b_local, 0, 16, " in script
     again = compile_script(kernel.workload, kernel.hardware, script)
-    assert isinstance(again, TreeCompilation)
+    assert not again.parts
     assert (again.cycles, again.layouts) == (kernel.cycles, kernel.layouts)
     assert str(again.program) == str(kernel.program)
 
@@ -162,7 +161,7 @@ def test_a_script_decides_itself() -> None:
     other = script.replace("(b_local, 0, 16, 1)", "(b_local, 0, 32, 3)")
     assert other != script
     made = compile_script(kernel.workload, kernel.hardware, other)
-    assert isinstance(made, TreeCompilation)
+    assert not made.parts
     assert made.layouts["b_local"].strides == (35, 1)
     assert made.cycles == kernel.cycles  # 35 = 3 modulo 16: every bank once
     examine(made, draw_inputs(made.workload, 1))
@@ -220,7 +219,7 @@ def test_padding_stays_only_where_the_kernel_is_faster() -> None:
     shapes = {"a": "16, 128", "b": "128, 16", "y": "16, 128"}
     kernel = compile_kernel(statements(shapes, TRANSPOSED), chip(IN_FLIGHT=1), options=QUICK)
     assert "storage_align" not in kernel.script
-    (align,) = paddings(kernel.hardware, kernel.kernel.made.lowered)
+    (align,) = paddings(kernel.hardware, kernel.lowering)
     text = f"s.storage_align('{align.tensor}', {align.axis}, {align.factor}, {align.offset})"
     other = compiled(kernel, kernel.script + text)
     assert kernel.cycles < 0.8 * other.cycles
@@ -264,7 +263,7 @@ def test_a_kernel_that_gcc_12_gets_wrong() -> None:
     workload = statements(shapes, "y[m, n] += a[m, k] * b[n, k]")
     hardware = chip(BANKS=5, RUN=4, ENTRIES=10000, LANES=8, IN_FLIGHT=1)
     kernel = compile_script(workload, hardware, PADDED_SUMS)
-    assert isinstance(kernel, TreeCompilation)
+    assert not kernel.parts
     assert kernel.layouts["y_local"].strides == (56, 4)
     for engine in ("python", "c"):
         examine(kernel, draw_inputs(workload, 1, "small"), engine)
@@ -297,7 +296,7 @@ def test_entries_of_several_elements_are_padded_whole(given: str, step: int) -> 
     made = compile_script(
         kernel.workload, kernel.hardware, f"{script}s.storage_align(b_local, {given})"
     )
-    assert isinstance(made, TreeCompilation)
+    assert not made.parts
     assert step in made.layouts["b_local"].strides
     examine(made, draw_inputs(made.workload, 0))
 
@@ -316,7 +315,7 @@ def test_parts_of_entries_are_refused(given: str, repair: str) -> None:
     assert known.repair == f"storage_align('b_local', 0, {repair})"
 
 
-def lanes() -> tuple[Compilation, str]:
+def lanes() -> tuple[Kernel, str]:
     """A product whose right factor has entries of eight elements."""
     tensors = {"a": "int32[12, 20]", "b": "int32[20, 24]", "y": "int32[12, 24]"}
     compute = ["y[m, n] += a[m, k] * b[k, n]"]

@@ -12,8 +12,9 @@ import pytest
 from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound
 from hwgen.model.traffic import off_chip_traffic
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.trees import compile_tree
-from hwgen.pipeline import Compilation, compile_kernel, compile_workload
+from hwgen.pipeline import compile_kernel, compile_workload
 from hwgen.polyhedral.match.matching import ranked_matches
 from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.schedule.schedule import Schedule
@@ -40,12 +41,12 @@ ARRAY = ROOT / "hw_specs" / "gemmini.yaml"
 UNBIASED = ROOT / "tests" / "gemmini" / "workloads" / "gemm_unbiased.yaml"
 
 
-def product(m: int, n: int, k: int) -> Compilation:
+def product(m: int, n: int, k: int) -> Kernel:
     workload = load_workload(UNBIASED, {"M": m, "N": n, "K": k})
     return compile_kernel(workload, load_hardware(ARRAY))
 
 
-def loaded(c: Compilation) -> dict[str, float]:
+def loaded(c: Kernel) -> dict[str, float]:
     """How often each byte of an input is loaded."""
     moved = off_chip_traffic(c.program, c.hardware, c.workload)
     return {t.tensor: t.loaded / t.size for t in moved if t.role == "input"}
@@ -70,7 +71,7 @@ def test_products_on_an_array_are_near_their_bound(sizes: tuple[int, int, int]) 
     assert c.cycles <= 1.02 * lower_bound(c.program, c.hardware).cycles
 
 
-def of_vta(name: str, sizes: dict[str, int]) -> Compilation:
+def of_vta(name: str, sizes: dict[str, int]) -> Kernel:
     workload = load_workload(ROOT / "workloads" / f"{name}.yaml", sizes)
     return compile_kernel(workload, load_hardware(ROOT / "hw_specs" / "vta.yaml"))
 
@@ -97,7 +98,12 @@ def test_what_comes_in_parts_moves_little_and_is_as_fast(
     assert c.cycles <= 1.02 * bound
     kept = [s for s, _ in c.tiling.depths if c.tiling.kept(s)]
     assert kept
-    every = (*c.search.candidates, *c.search.thrifty, *c.search.second, *c.search.parted)
+    every = (
+        *c.account.search.candidates,
+        *c.account.search.thrifty,
+        *c.account.search.second,
+        *c.account.search.parted,
+    )
     found = next(x for x in every if x.tiling is c.tiling)
     assert found.cycles == pytest.approx(c.cycles, rel=0.01)
 
@@ -105,7 +111,7 @@ def test_what_comes_in_parts_moves_little_and_is_as_fast(
 CHIPS = ("hw_specs/vta.yaml",)
 
 
-def searched(chip: str) -> tuple[Compilation, SearchResult, HardwareSpec]:
+def searched(chip: str) -> tuple[Kernel, SearchResult, HardwareSpec]:
     """A product whose weights are loaded again for each tile of rows."""
     hardware = load_hardware(ROOT / chip)
     floats = any(m.dtype == "float32" for m in hardware.memories)
@@ -162,7 +168,7 @@ def test_of_equally_fast_schedules_the_thriftiest(
     assert best.offchip_bytes == taken
 
 
-def one_way(k_tiles: int, flags: int) -> Compilation:
+def one_way(k_tiles: int, flags: int) -> Kernel:
     """Weights that stay where a unit brought them that nobody makes wait."""
     hardware = load_hardware(ROOT / "tests" / "specs" / "one_way_events.yaml", {"FLAGS": flags})
     sizes = {"M": 9, "N": 4, "K": 4 * k_tiles}
@@ -227,12 +233,12 @@ def test_a_tensor_that_is_kept_whole_has_no_slots() -> None:
 QUEUES = ROOT / "hw_specs" / "gemmini.yaml"
 
 
-def product_on_array(m: int, n: int, k: int) -> tuple[Compilation, SearchResult, HardwareSpec]:
+def product_on_array(m: int, n: int, k: int) -> tuple[Kernel, SearchResult, HardwareSpec]:
     """On a chip whose host issues calls in order into short queues."""
     hardware = load_hardware(QUEUES)
     workload = load_workload(ROOT / "workloads" / "gemm_scaled.yaml", {"M": m, "N": n, "K": k})
     made = compile_kernel(workload, hardware, options=QUICK)
-    return made, search(hardware, made.matches, 24), hardware
+    return made, search(hardware, made.account.matches, 24), hardware
 
 
 def test_parts_that_stay_are_loaded_once_for_each_tile() -> None:
@@ -267,7 +273,7 @@ def test_parts_of_images_bring_what_no_part_before_has(
     hardware = load_hardware(QUEUES)
     workload = load_workload(ROOT / "workloads" / "conv2d_scaled.yaml", sizes)
     made = compile_kernel(workload, hardware, options=QUICK)
-    found = search(hardware, made.matches, 24, objective=objective)
+    found = search(hardware, made.account.matches, 24, objective=objective)
     step, rows = sizes["S"], workload.tensor["y"].shape[1]
     read = (step * (rows - 1) + 3) ** 2 * sizes["N"] * 32
     tried = 0
@@ -289,7 +295,7 @@ def test_parts_of_images_bring_what_no_part_before_has(
     assert tried
 
 
-def _loaded(c: Compilation, tensor: str) -> int:
+def _loaded(c: Kernel, tensor: str) -> int:
     """Bytes of a tensor."""
     moved = off_chip_traffic(c.program, c.hardware, c.workload)
     return sum(t.loaded for t in moved if t.tensor == tensor)
@@ -309,7 +315,7 @@ def test_a_host_that_issues_in_order_keeps_the_array_at_work(sizes: tuple[int, i
     made = compile_kernel(workload, load_hardware(QUEUES))
     cycles, moved = LONG[sizes]
     assert made.cycles <= cycles
-    assert made.kernel.offchip_bytes <= moved
+    assert made.offchip_bytes <= moved
 
 
 READ = {
@@ -331,7 +337,7 @@ def test_of_what_takes_as_long_an_array_loads_little(sizes: tuple[int, int, int]
     made = compile_kernel(workload, load_hardware(QUEUES))
     assert made.cycles <= 1.005 * lower_bound(made.program, made.hardware).cycles
     m, n, _ = sizes
-    assert made.kernel.offchip_bytes - m * n <= READ[sizes]
+    assert made.offchip_bytes - m * n <= READ[sizes]
 
 
 def test_images_that_wait_for_their_place_take_no_longer_than_the_host_does() -> None:
@@ -341,7 +347,7 @@ def test_images_that_wait_for_their_place_take_no_longer_than_the_host_does() ->
     workload = load_workload(ROOT / "workloads" / "conv2d_scaled.yaml", sizes)
     made = compile_kernel(workload, load_hardware(QUEUES))
     assert made.cycles <= 1_834_000
-    assert made.kernel.offchip_bytes <= 1_642_496
+    assert made.offchip_bytes <= 1_642_496
 
 
 @THOROUGH
@@ -357,7 +363,7 @@ def test_rows_that_windows_share_are_loaded_once(
     workload = load_workload(ROOT / "workloads" / "conv2d_scaled.yaml", sizes)
     made = compile_kernel(workload, load_hardware(QUEUES))
     assert made.cycles <= cycles
-    assert made.kernel.offchip_bytes <= moved
+    assert made.offchip_bytes <= moved
 
 
 def test_the_estimate_of_a_host_that_waits_for_queues_is_near() -> None:
@@ -374,7 +380,7 @@ def test_the_estimate_of_a_host_that_waits_for_queues_is_near() -> None:
     assert len(ahead) > 3 < len(even)
 
 
-def by_hand(sizes: tuple[int, int, int], tiles: tuple[int, int, int]) -> Compilation:
+def by_hand(sizes: tuple[int, int, int], tiles: tuple[int, int, int]) -> Kernel:
     """Products in tiles, the second factor in parts that stay for all rows of a tile's columns."""
     workload = load_workload(UNBIASED, dict(zip("MNK", sizes, strict=True)))
     hardware = load_hardware(ARRAY)

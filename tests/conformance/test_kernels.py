@@ -17,7 +17,7 @@ from hwgen.model.bound import lower_bound
 from hwgen.model.compiled import compile_model, have_compiler
 from hwgen.model.redundancy import redundant
 from hwgen.model.reference import random_inputs, run_reference
-from hwgen.pipeline import Compilation
+from hwgen.passes.kernel import Kernel
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.verify.examine import examine
 from tests.conformance.test_emitted_c import modelled_cycles, run_through_shim
@@ -80,10 +80,10 @@ def chip(batch: int = 1) -> HardwareSpec:
     return hwgen.load_hardware(VTA, {"BATCH": batch})
 
 
-_SEARCHED: dict[tuple[Path, Path, tuple[tuple[str, int], ...]], Compilation] = {}
+_SEARCHED: dict[tuple[Path, Path, tuple[tuple[str, int], ...]], Kernel] = {}
 
 
-def searched(spec: Path, path: Path, sizes: dict[str, int]) -> Compilation:
+def searched(spec: Path, path: Path, sizes: dict[str, int]) -> Kernel:
     """By the whole search; once for the same sizes, whether they are given or the file's own."""
     workload = hwgen.load_workload(path, sizes)
     key = spec, path, workload.sizes
@@ -92,16 +92,16 @@ def searched(spec: Path, path: Path, sizes: dict[str, int]) -> Compilation:
     return _SEARCHED[key]
 
 
-def as_written(path: Path, spec: Path) -> Compilation:
+def as_written(path: Path, spec: Path) -> Kernel:
     return searched(spec, path, SMALLER.get((spec.stem, path.stem), {}))
 
 
-def kernel(name: str, sizes: tuple[tuple[str, int], ...]) -> Compilation:
+def kernel(name: str, sizes: tuple[tuple[str, int], ...]) -> Kernel:
     return searched(VTA, ROOT / "workloads" / f"{name}.yaml", dict(sizes))
 
 
 @cache
-def quickly(name: str, sizes: tuple[tuple[str, int], ...] = (), batch: int = 1) -> Compilation:
+def quickly(name: str, sizes: tuple[tuple[str, int], ...] = (), batch: int = 1) -> Kernel:
     workload = hwgen.load_workload(ROOT / "workloads" / f"{name}.yaml", dict(sizes))
     return hwgen.compile_kernel(workload, chip(batch), options=QUICK)
 
@@ -110,13 +110,13 @@ def sizes_of(shape: tuple[int, ...]) -> tuple[tuple[str, int], ...]:
     return tuple(zip(("H", "W", "C", "O", "R", "P", "S"), shape, strict=True))
 
 
-def judged(compiled: Compilation, seed: int = 0) -> float:
+def judged(compiled: Kernel, seed: int = 0) -> float:
     """Modelled cycles over the lower bound, after every check has passed."""
     found = examine(compiled, random_inputs(compiled.workload, seed))
     return found.timing.cycles / found.bound.cycles
 
 
-def through_c(compiled: Compilation, seed: int, batch: int = 1) -> None:
+def through_c(compiled: Kernel, seed: int, batch: int = 1) -> None:
     inputs = random_inputs(compiled.workload, seed)
     expected = run_reference(compiled.workload, inputs)
     runs = [compile_model(compiled.source).run(inputs)]

@@ -16,8 +16,9 @@ from hwgen.codegen.nodes import Call, Loop, Node, nodes
 from hwgen.errors import HwgenError
 from hwgen.model.traffic import off_chip_traffic
 from hwgen.passes.cache import ScheduleCache
-from hwgen.passes.compilation import Compilation, build
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.phase import SearchOptions
+from hwgen.passes.trees import build
 from hwgen.pipeline import compile_workload
 from hwgen.polyhedral.caches import through_caches
 from hwgen.polyhedral.match.wide_calls import adding_store, reading_in_place, wider_copy
@@ -42,19 +43,19 @@ def chip() -> HardwareSpec:
 
 
 @cache
-def found(m: int, n: int, k: int) -> Compilation:
+def found(m: int, n: int, k: int) -> Kernel:
     made = hwgen.compile_kernel(product(m, n, k), chip())
-    assert isinstance(made, Compilation)
+    assert made.parts
     return made
 
 
-def built(kernel: Compilation, tiling: Tiling) -> Compilation:
+def built(kernel: Kernel, tiling: Tiling) -> Kernel:
     """The same with another tiling."""
     made = build(kernel.start, kernel.scop, Candidate(tiling, 0.0))
     return replace(kernel, kernel=made)
 
 
-def in_parts(kernel: Compilation) -> Tiling:
+def in_parts(kernel: Kernel) -> Tiling:
     """Sums in parts over 16, panels of 3 of the small tiles, rows of each of these."""
     match = kernel.match
     return Tiling(
@@ -98,7 +99,7 @@ def test_sums_in_parts_are_right(m: int, n: int, k: int) -> None:
     executed(built(other, in_parts(other)), m, n, k)
 
 
-def in_place(kernel: Compilation) -> Tiling:
+def in_place(kernel: Kernel) -> Tiling:
     """The same, with rows read where they lie."""
     tiling = in_parts(kernel)
     return replace(tiling, depths=tuple((tiling.depth | {"a_rows": 6}).items()))
@@ -189,11 +190,11 @@ def test_a_tiling_of_two_levels_comes_back_from_the_cache(tmp_path: Path) -> Non
     options = SearchOptions(cache=ScheduleCache(tmp_path))
     first = hwgen.compile_kernel(product(48, 96, 512), chip(), options=options)
     again = hwgen.compile_kernel(product(48, 96, 512), chip(), options=options)
-    assert isinstance(first, Compilation)
-    assert isinstance(again, Compilation)
+    assert first.parts
+    assert again.parts
     assert str(again.tiling) == str(first.tiling)
     assert again.source.c == first.source.c
-    assert again.search.points == first.search.points
+    assert again.account.search.points == first.account.search.points
 
 
 def test_only_tilings_that_can_be_are_read_from_the_cache() -> None:

@@ -8,7 +8,8 @@ from typing import Any, cast
 import pytest
 
 import hwgen
-from hwgen.pipeline import Compilation, compile_kernel
+from hwgen.passes.kernel import Kernel
+from hwgen.pipeline import compile_kernel
 from hwgen.spec.load import parse_hardware
 from hwgen.spec.source import read_document
 from hwgen.verify.data import draw_inputs
@@ -53,7 +54,7 @@ def array() -> dict[str, Any]:
     return cast(dict[str, Any], read_document(ROOT / "hw_specs" / "gemmini.yaml").data)
 
 
-def check(kernel: Compilation) -> None:
+def check(kernel: Kernel) -> None:
     """All checks, the comparison with the reference among them."""
     for seed in (0, 1):
         inputs = draw_inputs(kernel.workload, seed)

@@ -15,7 +15,7 @@ from hwgen.model.c_compiler import load_library
 from hwgen.model.compiled import CompiledKernel, have_compiler
 from hwgen.model.numeric import Array
 from hwgen.model.reference import run_reference
-from hwgen.passes.compiled import Compiled
+from hwgen.passes.kernel import Kernel
 from hwgen.pipeline import compile_kernel, compile_workload
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.hints import hints
@@ -72,7 +72,7 @@ def reduction(op: str, dtype: str = "float32") -> Workload:
     return make_workload("reduction", tensors, [f"y[i] {op} x[i, j]"])
 
 
-def compiled(workload: Workload, name: str) -> Compiled | None:
+def compiled(workload: Workload, name: str) -> Kernel | None:
     """None where the chip's instructions do not compute it."""
     with Tolerating("H301"):
         return compile_case(workload, chip(name), 0)

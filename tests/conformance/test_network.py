@@ -12,13 +12,12 @@ import pytest
 from hwgen.errors import HwgenError
 from hwgen.model.traffic import off_chip_traffic
 from hwgen.passes import network as networks
-from hwgen.passes.compilation import Compilation
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.network import _Network, in_parts
 from hwgen.passes.phase import DEFAULTS
 from hwgen.passes.scripting import compile_script
 from hwgen.passes.spilling import ALL_KEPT, Choice, Refused, cheapest
 from hwgen.passes.start import Start
-from hwgen.passes.trees import TreeCompilation
 from hwgen.pipeline import compile_kernel, compile_workload
 from hwgen.polyhedral.phases import split_phases
 from hwgen.spec.load import load_hardware, parse_workload
@@ -41,9 +40,9 @@ def scores(rows: int = 384) -> Workload:
 
 
 @cache
-def compiled() -> TreeCompilation:
+def compiled() -> Kernel:
     found = compile_workload(scores(), NPU)
-    assert isinstance(found, TreeCompilation)
+    assert not found.parts
     return found
 
 
@@ -103,7 +102,7 @@ def test_phases_are_cut_where_less_crosses(
 def test_without_shared_loops_there_are_no_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """What units refuse of a phase gives no kernel of parts, and no error: others are tried."""
 
-    def refuse(workload: Workload) -> Compilation:
+    def refuse(workload: Workload) -> Kernel:
         raise HwgenError("H405", "", location=workload.location)
 
     def none(*_: object) -> None:

@@ -15,10 +15,10 @@ from hwgen.errors import HwgenError
 from hwgen.model.functional import run as run_program
 from hwgen.model.reference import run_reference
 from hwgen.passes.cache import ScheduleCache
-from hwgen.passes.compilation import Kernel, build
-from hwgen.passes.compiled import Compiled
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.phase import SearchOptions
 from hwgen.passes.start import Start
+from hwgen.passes.trees import build
 from hwgen.pipeline import compile_workload
 from hwgen.polyhedral.match.matching import match
 from hwgen.polyhedral.match.select import select
@@ -56,7 +56,7 @@ def compiled(
     objective: Objective,
     *sizes: tuple[str, int],
     slack: float | None = None,
-) -> Compiled:
+) -> Kernel:
     loaded = hwgen.load_workload(ROOT / "workloads" / f"{workload}.yaml", dict(sizes))
     return compile_workload(loaded, chip(spec), SearchOptions(objective=objective, slack=slack))
 

@@ -37,8 +37,8 @@ def block(**sizes: int) -> Workload:
 def test_a_residual_block_is_right(sizes: dict[str, int]) -> None:
     found = compile_kernel(block(**sizes), NPU, options=QUICK)
     examine(found, draw_inputs(found.workload, 1), "both")
-    assert len(found.phases) > 1
-    assert not found.spills
+    assert len(found.account.phases) > 1
+    assert not found.account.spills
     again = compile_script(found.workload, NPU, found.script)
     assert again.source.c == found.source.c
 
@@ -97,7 +97,7 @@ def test_sums_stay_on_the_chip_while_all_is_set_around_them(last: str | None) ->
     tensors = dict.fromkeys("xvtp" + ("y" if last else ""), "float32[8, 8]")
     given = make_workload("shifted", tensors=tensors, compute=compute)
     found = compile_kernel(given, NPU, options=QUICK)
-    assert "t" not in {s.tensor for s in found.spills}
+    assert "t" not in {s.tensor for s in found.account.spills}
     examine(found, draw_inputs(given, 8))
 
 

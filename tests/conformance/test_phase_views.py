@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.scripting import compile_script
-from hwgen.pipeline import Compilation, compile_kernel
+from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral.phases import split_phases
 from hwgen.spec.load import load_hardware, make_workload
 from hwgen.verify.data import draw_inputs
@@ -30,7 +31,7 @@ VIEWS: dict[str, list[str]] = {
 """v rearranges the input x."""
 
 
-def check(compute: list[str]) -> Compilation:
+def check(compute: list[str]) -> Kernel:
     """The kernel of statements, which computes what the reference does."""
     text = " ".join(compute)
     sizes = {"x": "[24, 24]", "w": "[24, 33]", "u": "[24, 17]", "a": "[24, 33]", "b": "[24, 17]"}
@@ -41,7 +42,7 @@ def check(compute: list[str]) -> Compilation:
     )
     kernel = compile_kernel(workload, load_hardware(SPEC), options=QUICK)
     examine(kernel, draw_inputs(workload, 1))
-    assert kernel.phases
+    assert kernel.account.phases
     return kernel
 
 
@@ -50,8 +51,8 @@ def test_each_phase_packs_the_view_that_it_reads(name: str) -> None:
     kernel = check(VIEWS[name])
     again = compile_script(kernel.workload, kernel.hardware, kernel.script)
     assert again.program == kernel.program
-    assert len(kernel.phases) == 2
-    assert not kernel.spills
+    assert len(kernel.account.phases) == 2
+    assert not kernel.account.spills
     first, second = split_phases(kernel.workload)
     assert first.leaves == second.takes == ()
     view = next(s for s in kernel.workload.statements if s.target.tensor == "v")
@@ -64,8 +65,8 @@ def test_a_copy_of_a_view_goes_through_off_chip_memory() -> None:
     kernel = check(
         ["v[m, k] = x[k, m]", "z[m, k] = v[m, k]", PRODUCTS[0], "b[m, n] += z[m, k] * u[k, n]"]
     )
-    assert [s.tensor for s in kernel.spills] == ["z"]
-    assert "z has no buffer of its own to stay in" in kernel.spills[0].reason
+    assert [s.tensor for s in kernel.account.spills] == ["z"]
+    assert "z has no buffer of its own to stay in" in kernel.account.spills[0].reason
 
 
 def test_a_tensor_and_its_copy_that_both_leave_a_phase() -> None:

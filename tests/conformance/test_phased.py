@@ -13,7 +13,8 @@ import pytest
 
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
-from hwgen.pipeline import Compilation, compile_kernel
+from hwgen.passes.kernel import Kernel
+from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral.phases import split_phases
 from hwgen.spec.expression import DTYPES
 from hwgen.spec.hardware import HardwareSpec
@@ -51,7 +52,7 @@ def chip() -> HardwareSpec:
     return load_hardware(ROOT / "hw_specs" / "npu_shared_buffer.yaml")
 
 
-def compiled(name: str, sizes: dict[str, int]) -> Compilation:
+def compiled(name: str, sizes: dict[str, int]) -> Kernel:
     return compile_kernel(
         load_workload(ROOT / "workloads" / f"{name}.yaml", sizes), chip(), options=QUICK
     )
@@ -86,7 +87,7 @@ def test_phases_are_as_few_as_statements_allow() -> None:
 
 def test_buffers_share_addresses_only_one_after_the_other() -> None:
     kernel = compiled("mlp", {})
-    assert kernel.phases
+    assert kernel.account.phases
     buffers = {b.name: b for b in kernel.program.buffers}
     first, kept = buffers["s1"], buffers["h1"]
     check_program(kernel.program, kernel.hardware)
@@ -111,9 +112,9 @@ def test_an_intermediate_that_does_not_fit_goes_through_off_chip_memory() -> Non
         compute=["h[m, n] += x[m, k] * w[k, n]", "y[m, n] += h[m, k] * v[k, n]"],
     )
     kernel = compile_kernel(workload, chip(), options=QUICK)
-    assert kernel.phases
-    assert [s.tensor for s in kernel.spills] == ["h"]
-    assert "no tiling fits" in kernel.spills[0].reason
+    assert kernel.account.phases
+    assert [s.tensor for s in kernel.account.spills] == ["h"]
+    assert "no tiling fits" in kernel.account.spills[0].reason
     size = 4 * 300 * 300
     for engine in ENGINES:
         found = examine(kernel, draw_inputs(workload, 1, "small"), engine).functional
@@ -181,10 +182,10 @@ def test_a_tensor_under_two_names_takes_its_room_once(rows: int) -> None:
     )
     wide = load_hardware(ROOT / "tests" / "specs" / "wide_rows.yaml", {"rows": rows})
     kernel = compile_kernel(workload, wide, options=QUICK)
-    assert kernel.phases
+    assert kernel.account.phases
     first = kernel.parts[0].match.selection
     assert sum(s.tensor == "x" and s.shape == (32, 64) for s in first.storages) == 2
-    assert kernel.search.refused == 0
+    assert kernel.account.search.refused == 0
     for engine in ENGINES:
         examine(kernel, draw_inputs(workload, 3), engine)
 
@@ -324,9 +325,9 @@ def test_phases_that_need_too_many_flags_together_do_with_fewer_slots() -> None:
     workload = load_workload(ROOT / "workloads" / "attention.yaml", {"L": 33, "D": 16})
     kernel = compile_kernel(workload, hardware, options=QUICK)
     examine(kernel, draw_inputs(workload, 1))
-    assert kernel.phases
+    assert kernel.account.phases
     alone = [compile_kernel(p.workload, hardware, options=QUICK) for p in split_phases(workload)]
-    slots = [[n for _, n in c.tiling.slots] for c in (*alone, *kernel.phases)]
+    slots = [[n for _, n in c.tiling.slots] for c in (*alone, *kernel.account.phases)]
     assert sum(map(sum, slots[len(alone) :])) < sum(map(sum, slots[: len(alone)]))
 
 

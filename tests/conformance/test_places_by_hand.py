@@ -9,8 +9,8 @@ import pytest
 
 from hwgen.codegen.storages import Buffer
 from hwgen.errors import HwgenError
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.scripting import compile_script
-from hwgen.passes.trees import TreeCompilation
 from hwgen.pipeline import compile_kernel
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.verify.data import draw_inputs
@@ -23,7 +23,7 @@ BANK_ENTRIES = 16384
 
 
 @cache
-def begun(chip: str, workload: str, **sizes: int) -> TreeCompilation:
+def begun(chip: str, workload: str, **sizes: int) -> Kernel:
     """What the search finds, as a script."""
     hardware = load_hardware(ROOT / "hw_specs" / f"{chip}.yaml")
     loaded = load_workload(ROOT / "workloads" / f"{workload}.yaml", sizes)
@@ -31,7 +31,7 @@ def begun(chip: str, workload: str, **sizes: int) -> TreeCompilation:
     return compile_script(loaded, hardware, found.script)
 
 
-def by_hand(made: TreeCompilation, *edits: str) -> TreeCompilation:
+def by_hand(made: Kernel, *edits: str) -> Kernel:
     """The same with further edits; it is right."""
     script = made.schedule.trace() + "".join(f"{edit}\n" for edit in edits)
     kernel = compile_script(made.workload, made.hardware, script, "mine.py")
@@ -39,7 +39,7 @@ def by_hand(made: TreeCompilation, *edits: str) -> TreeCompilation:
     return kernel
 
 
-def buffer(kernel: TreeCompilation, name: str) -> Buffer:
+def buffer(kernel: Kernel, name: str) -> Buffer:
     return kernel.program.buffer[name]
 
 

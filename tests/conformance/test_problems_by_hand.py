@@ -16,7 +16,7 @@ import hwgen
 from hwgen.completing import compile_scripted
 from hwgen.model.compiled import have_compiler
 from hwgen.model.traffic import moved_bytes
-from hwgen.passes.compiled import Compiled
+from hwgen.passes.kernel import Kernel
 from hwgen.pipeline import SearchOptions, compile_workload
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
@@ -100,7 +100,7 @@ class Case:
     def text(self) -> str:
         return (FOLDER / f"{self.script}.script").read_text()
 
-    def compiled(self, values: Sizes, text: str = "", options: SearchOptions = QUICK) -> Compiled:
+    def compiled(self, values: Sizes, text: str = "", options: SearchOptions = QUICK) -> Kernel:
         parts = self.problem(values), self.hardware, text or self.text
         return compile_scripted(*parts, options=options, auto=self.auto)
 
@@ -129,7 +129,7 @@ FEWER = tuple(c for c in FEW if c.script not in ("sum_outermost", "tile_of_one")
 """Those that are compiled again with other lines."""
 
 
-def check(made: Compiled) -> None:
+def check(made: Kernel) -> None:
     """The kernel fits its chip and does what its workload says."""
     check_program(made.program, made.hardware, made.workload)
     if _work(made.workload) <= LARGEST_RUN:

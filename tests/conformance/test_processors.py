@@ -10,7 +10,8 @@ import pytest
 from hwgen.autoschedule.options import Options
 from hwgen.model.compiled import have_compiler
 from hwgen.model.numeric import Array
-from hwgen.passes.nest_pipeline import NestCompilation, compile_nest
+from hwgen.passes.kernel import Kernel
+from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.spec.workload import Workload
@@ -59,7 +60,7 @@ def hardware(path: Path) -> HardwareSpec:
 
 
 @cache
-def compiled(chip: Path, workload: Path) -> NestCompilation:
+def compiled(chip: Path, workload: Path) -> Kernel:
     small = load_workload(workload, ODD.get(workload.stem, {}))
     return compile_nest(small, hardware(chip), options=BUSY)
 
@@ -98,7 +99,7 @@ def test_the_script_replays_to_the_same_bytes(chip: Path, workload: Path) -> Non
     c = compiled(chip, workload)
     again = compile_nest(c.workload, c.hardware, script=c.script, auto=False)
     assert c.script
-    assert again.report is None
+    assert again.account.report is None
     assert again.script == c.script
     assert str(again.program) == str(c.program)
     assert again.source == c.source

@@ -19,7 +19,7 @@ from hwgen.codegen.nodes import Call, If, Loop, Node, calls
 from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import load_library
 from hwgen.model.compiled import have_compiler
-from hwgen.passes.compiled import Compiled
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.scripting import compile_script
 from hwgen.passes.trees import compile_tree
 from hwgen.polyhedral.schedule.schedule import Schedule
@@ -80,11 +80,11 @@ def product(m: int, n: int, k: int) -> Workload:
     return load_workload(ROOT / "workloads" / "matmul.yaml", {"M": m, "N": n, "K": k})
 
 
-def compiled(script: str, m: int, n: int, k: int) -> Compiled:
+def compiled(script: str, m: int, n: int, k: int) -> Kernel:
     return compile_script(product(m, n, k), chip(), script)
 
 
-def executed(kernel: Compiled, m: int, n: int, k: int) -> None:
+def executed(kernel: Kernel, m: int, n: int, k: int) -> None:
     """What is emitted for the chip, as strict compilers take it, on this machine."""
     library = load_library(kernel.source.c, kernel.source.function, (*STRICT, "-shared", "-fPIC"))
     function = getattr(library, kernel.source.function)
@@ -162,14 +162,16 @@ def test_the_program_with_names_is_the_one_that_was_estimated() -> None:
     """The same calls in the same order; once they have names, nothing is left to do."""
     made = compile_tree(Schedule(product(25, 33, 40), chip()).replay(SCRIPT))
     full = simulate_timing(made.program, chip())
-    assert made.timing.cycles == full.cycles == simulate_timing(made.lowered.program, chip()).cycles
+    assert (
+        made.timing.cycles == full.cycles == simulate_timing(made.lowering.program, chip()).cycles
+    )
     assert with_literals(made.program, chip()) == made.program
 
 
 def test_an_address_that_is_no_number_is_not_emitted() -> None:
     made = compile_tree(Schedule(product(24, 64, 32), chip()).replay(SCRIPT))
     with pytest.raises(HwgenError, match="is no number") as caught:
-        emit(made.lowered.program, chip(), made.workload)
+        emit(made.lowering.program, chip(), made.workload)
     assert caught.value.code == "H602"
 
 

@@ -20,7 +20,7 @@ def test_there_are_enough_spaces() -> None:
 )
 def test_choice_is_close_to_the_best_schedule(case: Case) -> None:
     found = judge(case)
-    search = found.compilation.search
+    search = found.compilation.account.search
     assert found.ratio <= WITHIN, found.compilation.tiling
     assert found.seconds <= SECONDS
     assert found.below == (), "a schedule beats the bound that prunes"

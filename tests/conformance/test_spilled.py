@@ -16,8 +16,9 @@ from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound
 from hwgen.model.compiled import have_compiler
 from hwgen.model.traffic import off_chip_traffic
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.scripting import compile_script
-from hwgen.pipeline import Compilation, SearchOptions, compile_kernel
+from hwgen.pipeline import SearchOptions, compile_kernel
 from hwgen.spec.expression import DTYPES
 from hwgen.spec.hardware import (
     Barriers,
@@ -41,16 +42,14 @@ ROOT = Path(__file__).resolve().parents[2]
 ENGINES: tuple[Engine, ...] = ("python", "c") if have_compiler() else ("python",)
 
 
-def spilled(
-    workload: Workload, hardware: HardwareSpec, options: SearchOptions = QUICK
-) -> Compilation:
+def spilled(workload: Workload, hardware: HardwareSpec, options: SearchOptions = QUICK) -> Kernel:
     kernel = compile_kernel(workload, hardware, options=options)
-    assert kernel.phases
+    assert kernel.account.phases
     return kernel
 
 
-def names(kernel: Compilation) -> list[str]:
-    return [s.tensor for s in kernel.spills]
+def names(kernel: Kernel) -> list[str]:
+    return [s.tensor for s in kernel.account.spills]
 
 
 # A memory that is too small
@@ -65,7 +64,7 @@ LARGE: list[tuple[str, dict[str, int], dict[str, int]]] = [
 
 
 @cache
-def large(name: str, sizes: tuple[tuple[str, int], ...]) -> Compilation:
+def large(name: str, sizes: tuple[tuple[str, int], ...]) -> Kernel:
     hardware = load_hardware(ROOT / "hw_specs" / "npu_shared_buffer.yaml")
     return spilled(load_workload(ROOT / "workloads" / f"{name}.yaml", dict(sizes)), hardware)
 
@@ -231,7 +230,7 @@ every_kind = pytest.mark.parametrize(
 
 
 @cache
-def synchronised(kind: str) -> Compilation:
+def synchronised(kind: str) -> Kernel:
     """By the whole search: a wait by way of the core needs a call of it in between."""
     hardware = replace(three_units(), synchronization=KINDS[kind], completion=None)
     return spilled(layers(), hardware, WHOLE)

@@ -8,7 +8,8 @@ import pytest
 
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
-from hwgen.pipeline import Compilation, compile_kernel
+from hwgen.passes.kernel import Kernel
+from hwgen.pipeline import compile_kernel
 from hwgen.spec.load import load_hardware, parse_workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import Engine, examine
@@ -42,8 +43,8 @@ def test_what_another_phase_computed_is_added_to_a_sum(value: str) -> None:
     kernel = compile_kernel(
         workload, load_hardware(ROOT / "hw_specs" / "gemmini.yaml"), options=QUICK
     )
-    assert kernel.phases
-    assert [s.tensor for s in kernel.spills] == ["s"]
+    assert kernel.account.phases
+    assert [s.tensor for s in kernel.account.spills] == ["s"]
     for engine in ENGINES:
         examine(kernel, draw_inputs(workload, 1), engine)
 
@@ -96,18 +97,18 @@ def test_what_shares_loops_with_a_sum_leaves_them_to_be_stored(
     """`u` is read by a later phase alone: where it does not fit, it is stored by a phase that sums
     nothing."""
     kernel = run(size, "t[i, j] = max(x[i, j], 0)", "u[i, j] = t[i, j] * 0.5", reduce)
-    assert {s.tensor for s in kernel.spills} == set(spills)
+    assert {s.tensor for s in kernel.account.spills} == set(spills)
 
 
 def test_a_term_of_a_sum_that_later_phases_read_stays_or_is_refused() -> None:
     """What the sum itself reads is computed in its loops, where no store is."""
     statements = ("t[i, j] = max(x[i, j], 0)", "s[j] += t[i, j]", "u[i, j] = t[i, j] + s[j]")
-    assert not run(2048, *statements).spills
+    assert not run(2048, *statements).account.spills
     with pytest.raises(HwgenError, match="H405"):
         run(400, *statements)
 
 
-def run(size: int, *statements: str) -> Compilation:
+def run(size: int, *statements: str) -> Kernel:
     """Compiled for a memory of so many bytes, and right."""
     shapes = {name: "8" if name == "s" else "13, 8" for name in "xtusy"}
     workload = parse_workload(
@@ -118,7 +119,7 @@ def run(size: int, *statements: str) -> Compilation:
         }
     )
     kernel = compile_kernel(workload, npu_of(size), options=QUICK)
-    assert kernel.phases
+    assert kernel.account.phases
     for engine in ENGINES:
         examine(kernel, draw_inputs(workload, 1, "small"), engine)
     return kernel

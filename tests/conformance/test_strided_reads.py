@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hwgen.model.traffic import off_chip_traffic
-from hwgen.pipeline import Compilation, SearchOptions, compile_kernel
+from hwgen.passes.kernel import Kernel
+from hwgen.pipeline import SearchOptions, compile_kernel
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
@@ -21,7 +22,7 @@ CHIPS = [("vta", "conv2d_requant"), ("gemmini", "conv2d_scaled"), ("tpu_v1", "co
 
 def convolution(
     chip: str, name: str, sizes: dict[str, int], options: SearchOptions = WHOLE
-) -> Compilation:
+) -> Kernel:
     hardware = load_hardware(ROOT / f"hw_specs/{chip}.yaml")
     made = compile_kernel(load_workload(name, {"P": 0, **sizes}), hardware, options=options)
     examine(made, draw_inputs(made.workload, 1))

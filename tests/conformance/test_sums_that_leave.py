@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import hwgen
-from hwgen.passes.compilation import Compilation
+from hwgen.passes.kernel import Kernel
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import parse_hardware
 from hwgen.spec.workload import Workload
@@ -82,7 +82,7 @@ def products(m: int, k: int, *compute: str, **more: str) -> Workload:
     return hwgen.workload("products", tensors=given | more, compute=list(compute))
 
 
-def compiled(workload: Workload, hardware: HardwareSpec) -> Compilation:
+def compiled(workload: Workload, hardware: HardwareSpec) -> Kernel:
     made = hwgen.compile_kernel(workload, hardware)
     examine(made, draw_inputs(workload, 3), "both")
     return made

@@ -22,7 +22,7 @@ from hwgen.model.compiled import compile_model, find_compiler, have_compiler
 from hwgen.model.numeric import Array
 from hwgen.model.redundancy import check_minimal
 from hwgen.model.reference import random_inputs, run_reference
-from hwgen.pipeline import Compilation
+from hwgen.passes.kernel import Kernel
 from hwgen.polyhedral.search.search import Candidate
 from hwgen.spec.hardware import (
     Barriers,
@@ -70,7 +70,7 @@ def chip(name: str) -> HardwareSpec:
 
 
 @cache
-def compiled(name: str, workload: str) -> Compilation:
+def compiled(name: str, workload: str) -> Kernel:
     return hwgen.compile_kernel(WORKLOADS[workload](), chip(name), options=QUICK)
 
 
@@ -173,7 +173,7 @@ def test_schedules_that_need_more_flags_are_refused() -> None:
     one = replace(c.hardware, synchronization=replace(events, flags=1))
     found: set[str] = set()
     fits = hwgen.compile_kernel(c.workload, one, options=QUICK)
-    for candidate in (*c.search.candidates[:4], Candidate(fits.tiling, 0.0)):
+    for candidate in (*c.account.search.candidates[:4], Candidate(fits.tiling, 0.0)):
         try:
             kernel = hwgen.compile_kernel(c.workload, one, candidate)
             check_minimal(kernel.program, one)

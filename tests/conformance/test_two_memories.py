@@ -9,7 +9,7 @@ import pytest
 import hwgen
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
-from hwgen.pipeline import Compilation
+from hwgen.passes.kernel import Kernel
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
@@ -42,7 +42,7 @@ def chip(folder: Path, *, near: bool = True) -> HardwareSpec:
     return hwgen.load_hardware(path)
 
 
-def places(kernel: Compilation) -> dict[str, str]:
+def places(kernel: Kernel) -> dict[str, str]:
     return {i.tensor: i.memory for i in kernel.program.images}
 
 

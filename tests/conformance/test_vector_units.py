@@ -15,7 +15,7 @@ import hwgen
 from hwgen.codegen.nodes import calls
 from hwgen.model.c_compiler import load_library
 from hwgen.model.compiled import have_compiler
-from hwgen.passes.compiled import Compiled
+from hwgen.passes.kernel import Kernel
 from hwgen.pipeline import compile_workload
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
@@ -46,7 +46,7 @@ def workload(name: str, **sizes: int) -> Workload:
     return hwgen.load_workload(ROOT / folder / f"{name}.yaml", sizes)
 
 
-def executed(kernel: Compiled, *inputs: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+def executed(kernel: Kernel, *inputs: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """What is emitted for the chip, as strict compilers take it, on this machine."""
     function = getattr(
         load_library(kernel.source.c, kernel.source.function, BUILD), kernel.source.function

@@ -25,7 +25,7 @@ from hwgen.codegen.c_words import code_alone
 from hwgen.codegen.emit_c import emit_firmware
 from hwgen.codegen.vendor_stub import stub, vendor_headers
 from hwgen.errors import HwgenError
-from hwgen.passes.compiled import Compiled
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.scripting import compile_script
 from hwgen.pipeline import compile_workload
 from hwgen.spec.hardware import HardwareSpec
@@ -131,7 +131,7 @@ class Files:
         return found
 
 
-def host_files(kernel: Compiled) -> Files:
+def host_files(kernel: Kernel) -> Files:
     """The kernel with its own header in front, which the compiler then compares with it."""
     source = kernel.source
     header = f"{source.function}.h"
@@ -141,7 +141,7 @@ def host_files(kernel: Compiled) -> Files:
     )
 
 
-def firmware_files(kernel: Compiled) -> Files | None:
+def firmware_files(kernel: Kernel) -> Files | None:
     """The same without a heap; None where iterations that run at once would share a workspace, and
     of a processor alone, whose text is the same."""
     if not kernel.hardware.units:
@@ -159,7 +159,7 @@ def firmware_files(kernel: Compiled) -> Files | None:
 
 
 @cache
-def made(chip: str, path: Path) -> Compiled | None:
+def made(chip: str, path: Path) -> Kernel | None:
     """The kernel; None where a chip's units do not compute it, and it has no processor."""
     sizes = SMALLER.get((chip, path.stem), {}) if path.parent == FOLDERS[0] else {}
     try:
@@ -171,7 +171,7 @@ def made(chip: str, path: Path) -> Compiled | None:
         raise
 
 
-def check(kernel: Compiled, folder: Path, turn: int | None = None) -> None:
+def check(kernel: Kernel, folder: Path, turn: int | None = None) -> None:
     found = host_files(kernel).warnings(folder / "host", turn)
     firmware = firmware_files(kernel) if turn is None else None
     if firmware is not None:

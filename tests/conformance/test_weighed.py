@@ -18,7 +18,7 @@ from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
 from hwgen.model.weights import images_of
-from hwgen.passes.compilation import Compilation
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.phase import compile_phase
 from hwgen.passes.scripting import compile_script
 from hwgen.passes.start import Start
@@ -44,12 +44,12 @@ def vta() -> HardwareSpec:
 
 
 @cache
-def added() -> Compilation:
+def added() -> Kernel:
     workload = load_workload(ROOT / "workloads" / "add.yaml", {"M": 56, "N": 256})
     return compile_kernel(workload, vta())
 
 
-def _weighed(made: Compilation) -> list[tuple[object, ...]]:
+def _weighed(made: Kernel) -> list[tuple[object, ...]]:
     """Stages and types that were weighed before the search."""
     return [e.arguments for e in made.start.edits if e.primitive == "weigh"]
 
@@ -87,7 +87,7 @@ def test_what_may_be_as_fast_unweighed_is_looked_at() -> None:
     assert surely_weighed(Start(product, vta()), _never, SearchOptions()) is None
 
 
-def _never(_: Start) -> Compilation:
+def _never(_: Start) -> Kernel:
     raise AssertionError("looked at")
 
 
@@ -175,7 +175,7 @@ def test_what_units_alone_could_not_compute() -> None:
     """There is no subtraction, but there is a product with -1; the processor would take longer."""
     workload = _workload(56, 256, "c[m, n] = int8(clip(a[m, n] - b[m, n], -128, 127))")
     made = compile_workload(workload, vta())
-    assert isinstance(made, Compilation)
+    assert made.parts
     assert _weighed(made)
     assert not made.program.codes
     assert {i.supplied for i in made.program.images} == {None, 1, -1}
@@ -222,6 +222,6 @@ def test_other_weights_are_found(number: int) -> None:
     """The simulator computes with what is supplied, not with what was meant."""
     made = added()
     inputs = draw_inputs(made.workload, 1)
-    wrong = with_program(made, _with_weights(made.kernel.program, number))
+    wrong = with_program(made, _with_weights(made.lowering.program, number))
     with pytest.raises((HwgenError, AssertionError)):
         examine(wrong, inputs, "python")

@@ -12,8 +12,9 @@ import hwgen
 from hwgen.cli import main
 from hwgen.errors import HwgenError
 from hwgen.model.trace import calls
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.scripting import compile_script
-from hwgen.pipeline import Compilation, compile_kernel
+from hwgen.pipeline import compile_kernel
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
@@ -84,7 +85,7 @@ def test_an_address_past_its_field(tmp_path: Path, golden: Golden) -> None:
 
 
 @cache
-def unlimited() -> Compilation:
+def unlimited() -> Kernel:
     """The summands on the chip as it is."""
     return compile_kernel(summands(), hwgen.load_hardware(SPEC))
 

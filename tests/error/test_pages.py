@@ -16,7 +16,7 @@ from hwgen.errors import HwgenError
 from hwgen.model.functional import run as run_program
 from hwgen.model.redundancy import check_minimal
 from hwgen.model.sync_check import check_synchronisation
-from hwgen.passes.compilation import Compilation
+from hwgen.passes.kernel import Kernel
 from hwgen.verify.check_instances import check_instances
 from hwgen.verify.check_program import check_program
 from hwgen.verify.data import draw_inputs
@@ -76,12 +76,12 @@ def test_a_planted_defect(meaning: Meaning, golden: Golden) -> None:
 
 
 @cache
-def _right(chip: str) -> Compilation:
+def _right(chip: str) -> Kernel:
     name, sizes = WORKLOADS[chip]
     return hwgen.compile_kernel(hwgen.load_workload(name, sizes), hwgen.load_hardware(chip))
 
 
-def _refusals(program: Program, kernel: Compilation) -> Iterator[HwgenError]:
+def _refusals(program: Program, kernel: Kernel) -> Iterator[HwgenError]:
     """What each check by itself says."""
     workload, hardware = kernel.workload, kernel.hardware
     shapes = {t.name: t.shape for t in workload.outputs}

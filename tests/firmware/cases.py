@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import hwgen
 from hwgen.codegen.emit_c import FirmwareSource, emit_firmware
-from hwgen.passes.compiled import Compiled
+from hwgen.passes.kernel import Kernel
 from hwgen.pipeline import compile_workload
 from hwgen.spec.workload import Workload
 from tests.firmware import harness
@@ -79,7 +79,7 @@ CASES = (
 
 
 @cache
-def compiled(chip: str, workload: str, sizes: tuple[tuple[str, int], ...]) -> Compiled:
+def compiled(chip: str, workload: str, sizes: tuple[tuple[str, int], ...]) -> Kernel:
     if workload in LAYERS:
         made = two_layers(workload, LAYERS[workload])
     else:

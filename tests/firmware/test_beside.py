@@ -22,7 +22,7 @@ from hwgen.codegen.processor.firmware import room
 from hwgen.model.compiled import have_compiler
 from hwgen.model.images import pack, unpack
 from hwgen.model.reference import run_reference
-from hwgen.passes.compiled import Compiled
+from hwgen.passes.kernel import Kernel
 from hwgen.pipeline import compile_workload
 from hwgen.spec.workload import Workload
 from tests.firmware import harness
@@ -71,7 +71,7 @@ WORKLOADS: dict[str, Workload] = {
 class Made:
     """A kernel, its text, and what it takes."""
 
-    compiled: Compiled
+    compiled: Kernel
     source: FirmwareSource
     takes: Exported
 

@@ -12,9 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hwgen.errors import HwgenError
-from hwgen.passes.compilation import Compilation
 from hwgen.passes.phase import SearchOptions
-from hwgen.passes.trees import TreeCompilation
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, parse_hardware, parse_workload
@@ -165,7 +163,6 @@ def _varied(path: Path | None, number: int, tally: TreeTally) -> None:
         failure = Failure(Case(data, (), number), "crash", crash_text(error))
         tally.failures.append((number, failure))
         return
-    assert isinstance(made, Compilation | TreeCompilation)
     for n in range(TREES):
         _checked(made.schedule, data, hardware, number, n, tally)
 

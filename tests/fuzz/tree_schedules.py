@@ -12,7 +12,7 @@ from random import Random
 
 from hwgen.codegen.lower.program import lower_tree
 from hwgen.errors import HwgenError
-from hwgen.passes.trees import TreeCompilation
+from hwgen.passes.kernel import Kernel
 from hwgen.polyhedral.normal_form import normalise
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.semantics import updates, written
@@ -279,7 +279,7 @@ def judged(schedule: Schedule, seed: int, engine: Engine = "python") -> str:
     return ""
 
 
-def _compiled(schedule: Schedule, hardware: HardwareSpec) -> tuple[TreeCompilation | None, str]:
+def _compiled(schedule: Schedule, hardware: HardwareSpec) -> tuple[Kernel | None, str]:
     """A schedule on a chip like its own, or the code with which that is refused.
 
     Raises:
@@ -294,10 +294,10 @@ def _compiled(schedule: Schedule, hardware: HardwareSpec) -> tuple[TreeCompilati
         raise FindingError("refused", crash_text(error)) from error
     except Exception as error:
         raise FindingError("lowering", crash_text(error)) from error
-    return TreeCompilation(workload, hardware, schedule, lowered), ""
+    return Kernel(workload, hardware, schedule, lowered), ""
 
 
-def _with_less_room(compilation: TreeCompilation, seed: int) -> HardwareSpec:
+def _with_less_room(compilation: Kernel, seed: int) -> HardwareSpec:
     """The chip with memories in which not all buffers have room of their own."""
     random = Random(seed)
 
@@ -311,7 +311,7 @@ def _with_less_room(compilation: TreeCompilation, seed: int) -> HardwareSpec:
     return replace(hardware, memories=tuple(map(smaller, hardware.memories)))
 
 
-def _check(compilation: TreeCompilation, seed: int, engine: Engine) -> None:
+def _check(compilation: Kernel, seed: int, engine: Engine) -> None:
     """Raises:
     FindingError: what is wrong with a program.
     """
@@ -324,7 +324,7 @@ def _check(compilation: TreeCompilation, seed: int, engine: Engine) -> None:
     _check_addresses(compilation)
 
 
-def _check_addresses(compilation: TreeCompilation) -> None:
+def _check_addresses(compilation: Kernel) -> None:
     """What was put at an address is there.
 
     Raises:

@@ -13,7 +13,8 @@ import numpy as np
 from hwgen.codegen.source import CSource
 from hwgen.model.numeric import Array
 from hwgen.model.reference import random_inputs, run_reference
-from hwgen.pipeline import Compilation, SearchOptions, compile_kernel
+from hwgen.passes.kernel import Kernel
+from hwgen.pipeline import SearchOptions, compile_kernel
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.spec.workload import Workload
@@ -68,7 +69,7 @@ def path(name: str) -> Path:
 
 
 @cache
-def compiled(which: Case, options: SearchOptions = QUICK) -> Compilation:
+def compiled(which: Case, options: SearchOptions = QUICK) -> Kernel:
     workload = load_workload(path(which.workload), dict(which.sizes))
     found = compile_kernel(workload, chip(), options=options)
     if which.schedule is None:
@@ -82,7 +83,9 @@ def compiled(which: Case, options: SearchOptions = QUICK) -> Compilation:
         depths=tuple((tiling.depth | dict(given.depths)).items()),
         slots=tuple((tiling.slot | dict(given.slots)).items()),
     )
-    return compile_kernel(workload, chip(), replace(found.search.candidates[0], tiling=tiling))
+    return compile_kernel(
+        workload, chip(), replace(found.account.search.candidates[0], tiling=tiling)
+    )
 
 
 def inputs(workload: Workload, seed: int) -> dict[str, Array]:
@@ -110,7 +113,7 @@ def _told(text: str) -> str:
     )
 
 
-def assert_agrees(compilation: Compilation, seed: int = 0) -> Run:
+def assert_agrees(compilation: Kernel, seed: int = 0) -> Run:
     """The executed kernel keeps every rule and equals the reference, bit for bit."""
     given = inputs(compilation.workload, seed)
     found = execute_source(compilation.source, given)

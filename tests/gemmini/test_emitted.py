@@ -16,7 +16,7 @@ from hwgen.codegen.storages import Buffer
 from hwgen.model import functional
 from hwgen.model.compiled import have_compiler
 from hwgen.model.reference import run_reference
-from hwgen.pipeline import Compilation
+from hwgen.passes.kernel import Kernel
 from hwgen.verify.data import first_difference
 from tests.gemmini import emitted, emitted_text
 from tests.gemmini.emitted import Case, Schedule, assert_agrees, case, chip, compiled
@@ -135,7 +135,7 @@ PARTLY_IN_PLACE: dict[Case, set[str]] = {
 }
 
 
-def _host_code(c: Compilation) -> str:
+def _host_code(c: Kernel) -> str:
     return re.sub(r"/\*.*?\*/", "", c.source.c, flags=re.DOTALL)
 
 
@@ -277,7 +277,7 @@ class _State:
                 assert name in ("config_st", "gemmini_flush", "gemmini_fence"), name
 
 
-def _sites(c: Compilation, macros: list[Macro]) -> dict[int, Call]:
+def _sites(c: Kernel, macros: list[Macro]) -> dict[int, Call]:
     """The call that each macro of the text stands for, by the macro's number."""
     found: dict[int, Call] = {}
     issued = [m for m in macros if re.search("mvin|mvout|preload|compute", m.name)]

@@ -12,7 +12,7 @@ from hwgen.codegen.nodes import Barrier
 from hwgen.codegen.program import Program
 from hwgen.model.compiled import have_compiler
 from hwgen.model.reference import run_reference
-from hwgen.pipeline import Compilation
+from hwgen.passes.kernel import Kernel
 from hwgen.verify.examine import examine
 from tests.fuzz.edits import catch
 from tests.gemmini import emitted
@@ -31,9 +31,9 @@ CASES = (
 BETWEEN = {"layers": ["h1", "h2"], "two_layers": ["h"]}
 
 
-def phased(which: Case) -> Compilation:
+def phased(which: Case) -> Kernel:
     c = compiled(which)
-    assert c.phases
+    assert c.account.phases
     return c
 
 
@@ -42,7 +42,7 @@ def phased(which: Case) -> Compilation:
 def test_kernel(which: Case) -> None:
     """Against the header, which shares no code with the compiler: one fence for each layer."""
     c = phased(which)
-    assert [s.tensor for s in c.spills] == BETWEEN[which.workload]
+    assert [s.tensor for s in c.account.spills] == BETWEEN[which.workload]
     assert all("goes through off-chip memory" in note for note in c.notes)
     found = assert_agrees(c)
     heap = [moved for name, moved in found.traffic.items() if name.startswith("heap")]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import hwgen
-from hwgen.pipeline import Compilation
+from hwgen.passes.kernel import Kernel
 from tests.conftest import Golden
 
 ROOT = Path(__file__).parents[2]
@@ -17,7 +17,7 @@ SIZES = {"M": 2, "N": 33, "K": 300}
 
 
 @cache
-def kernel() -> Compilation:
+def kernel() -> Kernel:
     workload = hwgen.load_workload(ROOT / "workloads" / "gemm_requant.yaml", SIZES)
     return hwgen.compile_kernel(workload, hwgen.load_hardware(ROOT / "hw_specs" / "vta.yaml"))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hwgen.model.reference import random_inputs
-from hwgen.passes.compiled import Compiled
+from hwgen.passes.kernel import Kernel
 from tests.host.retired import executed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,7 +27,7 @@ class Work:
     retired: int
 
 
-def counted(compiled: Compiled) -> Iterator[Work]:
+def counted(compiled: Kernel) -> Iterator[Work]:
     """Code of the core, and the packing of images; what there is none of is left out.
 
     Raises:

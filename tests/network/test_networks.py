@@ -292,8 +292,9 @@ def test_firmware_stands_without_a_c_library(chip: str, folder: Path, tmp_path: 
 @pytest.mark.skipif(not have_compiler(), reason="no C compiler")
 @pytest.mark.parametrize("chip", ["tpu_v1", "gemmini"])
 def test_units(chip: str, tmp_path: Path) -> None:
-    """On the chip's C model, its weights packed for its units; the folder compiles strictly. A layer
-    of fewer products is left to the core beside them, which takes less time."""
+    """On the chip's C model, its weights packed for its units; the folder compiles strictly.
+
+    A layer of fewer products is left to the core beside them, which takes less time."""
     content = fully_connected(np.random.default_rng(4), 8, 256, 128, activation=1)
     path = tmp_path / "dense.tflite"
     path.write_bytes(content)

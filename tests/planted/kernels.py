@@ -6,22 +6,17 @@ from dataclasses import replace
 
 from hwgen.codegen.program import Program
 from hwgen.model.timing import TimingResult
-from hwgen.passes.compilation import Compilation
-from hwgen.passes.trees import TreeCompilation
+from hwgen.passes.kernel import Kernel
 
 
-def with_program(c: Compilation, program: Program) -> Compilation:
+def with_program(kernel: Kernel, program: Program) -> Kernel:
     """The kernel with another program, in the time of its own."""
-    made = c.kernel.made
-    changed = replace(made, lowered=replace(made.lowered, program=program))
-    return _timed(c, changed, c.timing)
+    changed = replace(kernel, lowering=replace(kernel.lowering, program=program))
+    return with_timing(changed, kernel.timing)
 
 
-def with_timing(c: Compilation, timing: TimingResult) -> Compilation:
+def with_timing(kernel: Kernel, timing: TimingResult) -> Kernel:
     """The kernel in another time."""
-    return _timed(c, replace(c.kernel.made), timing)
-
-
-def _timed(c: Compilation, made: TreeCompilation, timing: TimingResult) -> Compilation:
-    object.__setattr__(made, "timing", timing)
-    return replace(c, kernel=replace(c.kernel, made=made))
+    changed = replace(kernel)
+    object.__setattr__(changed, "timing", timing)
+    return changed

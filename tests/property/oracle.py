@@ -9,7 +9,7 @@ from typing import TypeVar
 from hypothesis import HealthCheck, settings
 
 from hwgen.errors import HwgenError
-from hwgen.pipeline import Compilation
+from hwgen.passes.kernel import Kernel
 from hwgen.polyhedral.search.choose import LIMITS
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
@@ -53,7 +53,7 @@ def judge(workload: Workload, hardware: HardwareSpec, seed: int = 0, rank: int =
     return refused.code
 
 
-def _examined(compiled: Compilation, workload: Workload, seed: int) -> str:
+def _examined(compiled: Kernel, workload: Workload, seed: int) -> str:
     exact = any("float" in t.dtype for t in workload.tensors)
     examine(compiled, draw_inputs(workload, seed, "small" if exact else STYLES[seed % 3]))
     return ""

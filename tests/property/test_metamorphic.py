@@ -99,7 +99,7 @@ def up_to_names(text: str) -> str:
 
 def kernel(data: Spec, chip: HardwareSpec) -> tuple[int, str]:
     found = hwgen.compile_kernel(parse_workload(data), chip, options=QUICK)
-    return found.kernel.cycles, up_to_names(found.source.c)
+    return found.cycles, up_to_names(found.source.c)
 
 
 @cache

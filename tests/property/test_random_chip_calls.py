@@ -22,7 +22,7 @@ from hwgen.codegen.nodes import Configure
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import find_compiler
 from hwgen.model.trace import CallEvent, walk
-from hwgen.pipeline import Compilation
+from hwgen.passes.kernel import Kernel
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import parse_hardware, parse_workload
 from hwgen.spec.source import parse_document
@@ -76,9 +76,7 @@ def header(spec: Spec) -> tuple[str, list[str]]:
     return "\n".join(lines) + "\n", list(texts)
 
 
-def happened(
-    compilation: Compilation, names: list[str], folder: Path, inputs: Spec
-) -> list[Record]:
+def happened(compilation: Kernel, names: list[str], folder: Path, inputs: Spec) -> list[Record]:
     """What the emitted C calls."""
     source = compilation.source
     compiler = find_compiler()
@@ -108,7 +106,7 @@ def happened(
     return result
 
 
-def expected(compilation: Compilation, hardware: HardwareSpec) -> Iterator[Record]:
+def expected(compilation: Kernel, hardware: HardwareSpec) -> Iterator[Record]:
     """What the program says."""
     for event in walk(compilation.program):
         if isinstance(event, CallEvent):

@@ -65,7 +65,7 @@ def lowered(chip: str, workload: str, sizes: dict[str, int]) -> Lowered:
 
     text = ROOT / "workloads" / f"{workload}.yaml"
     found = compile_kernel(load_workload(text, sizes), hardware, options=QUICK)
-    made = found.kernel.made
+    made = found
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hwgen.codegen.lower.program, "check_reach", recorded)
         program = compile_tree(made.schedule).program

@@ -16,7 +16,7 @@ from hwgen.cli import main
 from hwgen.model.folders import FOLDER_VARIABLE, cache_folder
 from hwgen.passes import phase
 from hwgen.passes.cache import ScheduleCache, canonical
-from hwgen.passes.phase import Compilation, SearchOptions
+from hwgen.passes.phase import Kernel, SearchOptions
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from tests.sampling import tiered
@@ -40,13 +40,13 @@ def workload() -> Workload:
     return hwgen.load_workload(GEMM, SIZES)
 
 
-def compiled(folder: Path) -> Compilation:
+def compiled(folder: Path) -> Kernel:
     options = SearchOptions(cache=ScheduleCache(folder))
     return hwgen.compile_kernel(workload(), chip(), options=options)
 
 
 @cache
-def fresh() -> Compilation:
+def fresh() -> Kernel:
     return hwgen.compile_kernel(workload(), chip())
 
 
@@ -193,7 +193,7 @@ def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
 def test_a_search_that_was_cut_short_is_not_kept(tmp_path: Path) -> None:
     options = SearchOptions(seconds=0.0, cache=ScheduleCache(tmp_path))
     cut = hwgen.compile_kernel(workload(), chip(), options=options)
-    assert not cut.search.exhausted
+    assert not cut.account.search.exhausted
     assert not list(tmp_path.iterdir())
 
 

@@ -126,8 +126,8 @@ def test_a_search_of_little_work_says_so_and_gives_the_same_again(tmp_path: Path
     little = SearchOptions(work=1, cache=ScheduleCache(tmp_path))
     cut, again = (hwgen.compile_kernel(workload, hardware, options=little) for _ in range(2))
     whole = hwgen.compile_kernel(workload, hardware)
-    assert cut.search.ended_by == ("work limit of 1 reached",)
-    assert whole.search.ended_by == ()
-    assert cut.search.simulated == 1 < whole.search.simulated
+    assert cut.account.search.ended_by == ("work limit of 1 reached",)
+    assert whole.account.search.ended_by == ()
+    assert cut.account.search.simulated == 1 < whole.account.search.simulated
     assert cut.source.c == again.source.c
     assert not list(tmp_path.iterdir()), "what is kept is what the usual search finds"

@@ -48,6 +48,16 @@ class Match:
     tails: tuple[tuple[str, int], ...] = ()
     single: bool = False
 
+    @property
+    def main_intrinsic(self) -> str:
+        """The intrinsic that does most of the arithmetic."""
+        computing = [o for o in self.selection.operations if o.kind in ("update", "map")]
+        updates = [o for o in computing if o.kind == "update"]
+        return max(
+            updates or computing or self.selection.operations,
+            key=lambda o: prod(self.count[n] for n in o.loops),
+        ).intrinsic.name
+
     @cached_property
     def storage_shape(self) -> dict[str, tuple[int, ...]]:
         return dict(self.storage_shapes)

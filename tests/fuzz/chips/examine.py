@@ -12,7 +12,7 @@ from tests.fuzz.chips.draw import Draw
 from tests.fuzz.tallies import crash_text
 
 if TYPE_CHECKING:
-    from hwgen.pipeline import Compilation
+    from hwgen.passes.kernel import Kernel
     from hwgen.spec.hardware import HardwareSpec
     from hwgen.spec.workload import Workload
 
@@ -87,9 +87,7 @@ def _check(draw: Draw) -> Outcome:
     return replace(outcome, features=features_used(compilation))
 
 
-def _run(
-    draw: Draw, compilation: Compilation, workload: Workload, hardware: HardwareSpec
-) -> Outcome:
+def _run(draw: Draw, compilation: Kernel, workload: Workload, hardware: HardwareSpec) -> Outcome:
     from hwgen.model.c_compiler import build_in_turn, have_compiler
     from hwgen.model.redundancy import check_minimal
     from hwgen.verify.data import draw_inputs
@@ -111,7 +109,7 @@ def _run(
         check_minimal(compilation.program, hardware)
     except HwgenError as error:
         # What several phases keep on the chip is ordered as a whole, not tile by tile.
-        if error.code != SURPLUS or not compilation.phases:
+        if error.code != SURPLUS or not compilation.account.phases:
             return Outcome("wrong", message=f"running: {error}")
         return Outcome("equal", ran_c=use_c, surplus=True)
     mutations = (

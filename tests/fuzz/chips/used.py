@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hwgen.codegen.nodes import Call, calls
-from hwgen.passes.compilation import Compilation
+from hwgen.passes.kernel import Kernel
 from hwgen.spec.expression import Const
 from hwgen.spec.hardware import HardwareSpec
 
@@ -27,7 +27,7 @@ FEATURES = (
 """Features that are counted, as `features_used` names them."""
 
 
-def features_used(compilation: Compilation) -> tuple[str, ...]:
+def features_used(compilation: Kernel) -> tuple[str, ...]:
     """In the order of `FEATURES`. A C loop counts where it runs more than once, several
     instructions where a host issues them."""
     hardware = compilation.hardware
@@ -44,7 +44,7 @@ def features_used(compilation: Compilation) -> tuple[str, ...]:
         any(m.constants_only for m in memories),
         any(m.banks is not None and m.banks.count > 1 for m in memories),
         any(i.iterations_per_cycle for i in intrinsics),
-        any(s.aligns for s in compilation.kernel.made.schedule.state.storages),
+        any(s.aligns for s in compilation.schedule.state.storages),
         any(i.role == "temporary" for i in compilation.program.images),
         any(m.by_element for m in memories),
         any(call.lanes for call in sites),

@@ -13,7 +13,8 @@ from hwgen.autoschedule import search
 from hwgen.autoschedule.options import Options
 from hwgen.autoschedule.report import Choice
 from hwgen.errors import HwgenError
-from hwgen.passes.nest_pipeline import NestCompilation, compile_nest
+from hwgen.passes.kernel import Kernel
+from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.spec.expression import walk
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
@@ -35,7 +36,7 @@ def chain(statements: int, length: int = 300) -> Workload:
 
 
 @cache
-def compiled(chip: str, statements: int) -> NestCompilation:
+def compiled(chip: str, statements: int) -> Kernel:
     hardware = hwgen.load_hardware(ROOT / "hw_specs" / f"{chip}.yaml")
     return compile_nest(chain(statements), hardware)
 

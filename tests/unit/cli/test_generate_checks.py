@@ -9,7 +9,7 @@ import pytest
 
 from hwgen import pipeline
 from hwgen.cli import main
-from hwgen.passes.compilation import Compilation
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.start import Start
 from hwgen.pipeline import SearchOptions
 from tests.planted.kernels import with_program
@@ -20,15 +20,15 @@ ROOT = Path(__file__).resolve().parents[3]
 GEMM = ["--workload", "gemm", "--set", "M=2", "--set", "N=20", "--set", "K=40"]
 
 Text = pytest.CaptureFixture[str]
-Compile = Callable[..., Compilation]
+Compile = Callable[..., Kernel]
 
 
 def breaking(name: str, workload: str) -> Compile:
     """The compiler, but for a mutation of the programs of one workload."""
     original = pipeline._searched  # pyright: ignore[reportPrivateUsage]
-    known: dict[str, Compilation] = {}
+    known: dict[str, Kernel] = {}
 
-    def searched(start: Start, options: SearchOptions) -> Compilation:
+    def searched(start: Start, options: SearchOptions) -> Kernel:
         given = start.given.name
         if given not in known:
             known[given] = original(start, options)

@@ -20,7 +20,8 @@ from hwgen.model.reference import run_reference
 from hwgen.model.timing import estimate_cycles
 from hwgen.model.traffic import off_chip_traffic
 from hwgen.passes import phase
-from hwgen.pipeline import Compilation, SearchOptions, compile_kernel
+from hwgen.passes.kernel import Kernel
+from hwgen.pipeline import SearchOptions, compile_kernel
 from hwgen.polyhedral.search.bound import least_work
 from hwgen.spec.expression import Const
 from hwgen.spec.hardware import HardwareSpec
@@ -37,15 +38,13 @@ GEMM = ROOT / "tests" / "gemmini" / "workloads" / "gemm_full.yaml"
 CHIP = load_hardware(SPEC)
 
 
-def compiled(
-    hardware: HardwareSpec = CHIP, options: SearchOptions = QUICK, **sizes: int
-) -> Compilation:
+def compiled(hardware: HardwareSpec = CHIP, options: SearchOptions = QUICK, **sizes: int) -> Kernel:
     found = compile_kernel(load_workload(GEMM, sizes), hardware, options=options)
-    assert isinstance(found, Compilation)
+    assert found.parts
     return found
 
 
-def check(c: Compilation) -> None:
+def check(c: Kernel) -> None:
     """Right, with every rule of the calls, and as fast as the operations one by one."""
     check_program(c.program, c.hardware, c.workload)
     inputs = random_inputs(c.workload, 0)

@@ -10,7 +10,8 @@ import pytest
 
 from hwgen import HwgenError, Schedule
 from hwgen.codegen.nodes import calls
-from hwgen.passes.trees import TreeCompilation, compile_tree
+from hwgen.passes.kernel import Kernel
+from hwgen.passes.trees import compile_tree
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import parse_hardware, parse_workload
 from hwgen.verify.data import draw_inputs
@@ -130,7 +131,7 @@ CHIP = parse_hardware(PAIRS)
 
 def made(
     script: str, compute: list[str], tensors: dict[str, str], chip: HardwareSpec = CHIP
-) -> TreeCompilation:
+) -> Kernel:
     data: dict[str, object] = {"name": "k", "tensors": tensors, "compute": compute}
     found = compile_tree(Schedule(parse_workload(data), chip).replay(dedent(script)))
     examine(found, draw_inputs(found.workload, 1))
@@ -256,7 +257,7 @@ s.tensorize('s', 'store')
 """
 
 
-def saturated(start: int, k: int) -> TreeCompilation:
+def saturated(start: int, k: int) -> Kernel:
     """The product on a chip that saturates each sum, from -100 to 100, and begins with `start`."""
     data = deepcopy(PAIRS)
     intrinsics = cast("dict[str, dict[str, object]]", data["intrinsics"])

@@ -74,7 +74,7 @@ def lowered(name: str, tiling: Tiling) -> Lowered:
     schedule = Schedule(scop.workload, hardware)
     apply_tiling(schedule, scop, tiling)
     try:
-        return compile_tree(schedule).lowered
+        return compile_tree(schedule).lowering
     except HwgenError as error:
         if error.code in LIMITS:
             reject()

@@ -10,7 +10,8 @@ from hwgen import Schedule
 from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import have_compiler
 from hwgen.passes.interleaving import End, interleaved
-from hwgen.passes.trees import TreeCompilation, compile_tree
+from hwgen.passes.kernel import Kernel
+from hwgen.passes.trees import compile_tree
 from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral.tree.loop_tree import Block, Site
 from hwgen.spec.load import load_hardware, load_workload
@@ -59,7 +60,7 @@ s.tensorize(bias_i, 'load_acc')
 
 
 @cache
-def made(edits: str = "", m: int = 64) -> TreeCompilation:
+def made(edits: str = "", m: int = 64) -> Kernel:
     """Tiles of 32 x 32 results, narrowed by one unit and stored by another; it computes what it
     should, as a program and as C where there is a compiler."""
     sizes = {"M": m, "N": 64, "K": 32}
@@ -145,7 +146,7 @@ def test_the_search_stores_the_last_tile_in_pieces() -> None:
     lines = found.script.splitlines()
     plain = "\n".join(x for x in lines if "s.interleave(" not in x)
     assert compile_tree(Schedule(workload, VTA).replay(plain)).cycles > found.cycles
-    assert interleaved(found.kernel.made).cycles <= found.cycles
+    assert interleaved(found).cycles <= found.cycles
     again = compile_tree(Schedule(workload, VTA).replay(found.script))
     assert again.cycles == found.cycles
     examine(again, draw_inputs(workload, 1), "both" if have_compiler() else "python")

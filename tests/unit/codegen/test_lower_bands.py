@@ -13,7 +13,8 @@ from hwgen import Schedule
 from hwgen.codegen.lower.bands import ways
 from hwgen.codegen.nodes import calls
 from hwgen.errors import HwgenError
-from hwgen.passes.trees import TreeCompilation, compile_tree
+from hwgen.passes.kernel import Kernel
+from hwgen.passes.trees import compile_tree
 from hwgen.polyhedral.tree import legality
 from hwgen.spec.expression import evaluate
 from hwgen.spec.hardware import HardwareSpec
@@ -66,7 +67,7 @@ def gemm(order: str, edits: str, m: int = 20, n: int = 28, k: int = 36) -> Sched
     return Schedule(parse_workload(data), chip(order)).replay(TILES + edits + CALLS)
 
 
-def right(schedule: Schedule) -> TreeCompilation:
+def right(schedule: Schedule) -> Kernel:
     """The kernel of a schedule, which computes what it should."""
     compilation = compile_tree(schedule)
     examine(compilation, draw_inputs(schedule.workload, 1), "python")

@@ -12,7 +12,8 @@ import pytest
 from hwgen import HwgenError, Schedule, load_hardware
 from hwgen.codegen.lower import program as lowering
 from hwgen.codegen.lower.images import image_of
-from hwgen.passes.trees import TreeCompilation, compile_tree
+from hwgen.passes.kernel import Kernel
+from hwgen.passes.trees import compile_tree
 from hwgen.polyhedral.scop import View
 from hwgen.polyhedral.tree.loop_tree import Tensor
 from hwgen.spec.affine import Affine
@@ -46,7 +47,7 @@ def add(script: str) -> Schedule:
     return scheduled(CACHED_ADD + script, ["c[m, n] = a[m, n] + b[m, n]"], **tensors)
 
 
-def right(schedule: Schedule) -> TreeCompilation:
+def right(schedule: Schedule) -> Kernel:
     """The kernel of a schedule, which computes what it should."""
     compilation = compile_tree(schedule)
     examine(compilation, draw_inputs(schedule.workload, 1), "both")

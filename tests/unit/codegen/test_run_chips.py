@@ -15,7 +15,7 @@ from hwgen.codegen.nodes import nodes as all_nodes
 from hwgen.model.compiled import compile_model, have_compiler
 from hwgen.model.numeric import Array
 from hwgen.model.reference import run_reference
-from hwgen.pipeline import Compilation
+from hwgen.passes.kernel import Kernel
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware
 from hwgen.spec.workload import Workload
@@ -74,7 +74,7 @@ def chip(name: str) -> HardwareSpec:
 
 
 @cache
-def compiled(name: str, work: str, shape: Shape) -> Compilation:
+def compiled(name: str, work: str, shape: Shape) -> Kernel:
     return hwgen.compile_kernel(workload(work, shape), chip(name), options=QUICK)
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hwgen.passes.trees import TreeCompilation, compile_tree
+from hwgen.passes.kernel import Kernel
+from hwgen.passes.trees import compile_tree
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.load import load_hardware, make_workload
 from hwgen.verify.check_program import check_program
@@ -43,7 +44,7 @@ s.shift('c', block, {lag})
 """
 
 
-def compiled(edits: str) -> TreeCompilation:
+def compiled(edits: str) -> Kernel:
     workload = make_workload(
         "rows",
         tensors=dict.fromkeys("abc", "float32[8, 16]"),
@@ -53,7 +54,7 @@ def compiled(edits: str) -> TreeCompilation:
     return compile_tree(Schedule(workload, hardware).replay(ROWS + edits + CALLS))
 
 
-def checked(edits: str) -> TreeCompilation:
+def checked(edits: str) -> Kernel:
     made = compiled(edits)
     examine(made, draw_inputs(made.workload, 1))
     check_program(made.program, made.hardware, made.workload)

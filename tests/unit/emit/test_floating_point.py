@@ -18,7 +18,7 @@ from hwgen.model.c_compiler import Build
 from hwgen.model.native import compile_native
 from hwgen.model.numeric import Array
 from hwgen.model.reference import run_reference
-from hwgen.passes.compiled import Compiled
+from hwgen.passes.kernel import Kernel
 from hwgen.pipeline import compile_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs, first_difference
@@ -70,7 +70,7 @@ def builds() -> list[Build]:
 
 
 @cache
-def kernel(name: str, chip: str) -> Compiled:
+def kernel(name: str, chip: str) -> Kernel:
     tensors, compute = EXACT[name]
     workload = hwgen.workload(name.replace(" ", "_"), tensors=tensors, compute=compute)
     return compile_workload(workload, hwgen.load_hardware(chip), QUICK)

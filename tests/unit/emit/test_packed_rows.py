@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from hwgen.model.compiled import have_compiler
-from hwgen.pipeline import Compilation, compile_kernel
+from hwgen.passes.kernel import Kernel
+from hwgen.pipeline import compile_kernel
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
@@ -17,12 +18,12 @@ from tests.sampling import QUICK, tiered
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def _compiled(**sizes: int) -> Compilation:
+def _compiled(**sizes: int) -> Kernel:
     workload = load_workload(ROOT / "workloads" / "conv2d_scaled.yaml", sizes)
     return compile_kernel(workload, load_hardware(ROOT / "hw_specs/gemmini.yaml"), options=QUICK)
 
 
-def _fill(c: Compilation) -> str:
+def _fill(c: Kernel) -> str:
     found = re.search(r"_fill_xp_image\(.*?^\}", c.source.c, re.M | re.S)
     assert found is not None
     return found[0]

@@ -15,7 +15,7 @@ from hwgen.cli import main
 from hwgen.codegen.nodes import Call, If, Loop, Node
 from hwgen.errors import HwgenError
 from hwgen.model.energy import program_energy
-from hwgen.passes.compiled import Compiled
+from hwgen.passes.kernel import Kernel
 from hwgen.report.text import describe, measure
 from hwgen.spec.expression import DTYPES, evaluate
 from hwgen.spec.hardware import HardwareSpec
@@ -52,7 +52,7 @@ ON_ARRAY = {
 }
 
 
-def compiled(hardware: HardwareSpec, workload: str, **sizes: int) -> Compiled:
+def compiled(hardware: HardwareSpec, workload: str, **sizes: int) -> Kernel:
     path = ROOT / "workloads" / f"{workload}.yaml"
     return hwgen.compile_kernel(hwgen.load_workload(path, sizes), hardware)
 
@@ -74,7 +74,7 @@ def executed(
                 pass
 
 
-def one_by_one(made: Compiled) -> Counter[str]:
+def one_by_one(made: Kernel) -> Counter[str]:
     """Picojoules by memory and intrinsic: each iteration of each call of itself."""
     found: Counter[str] = Counter()
     hardware, program = made.hardware, made.lowering.program

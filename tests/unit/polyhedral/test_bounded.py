@@ -89,8 +89,8 @@ def test_search_says_whether_the_space_was_exhausted(size: int, exhausted: bool)
     workload = hwgen.load_workload(ROOT / "workloads" / "gemm.yaml", {"M": size})
     hardware = hwgen.load_hardware(ROOT / "hw_specs" / "vta.yaml")
     compiled = hwgen.compile_kernel(workload, hardware)
-    assert compiled.search.exhausted is exhausted
-    assert ("all of the space" in str(compiled.search).replace("\n", " ")) is exhausted
+    assert compiled.account.search.exhausted is exhausted
+    assert ("all of the space" in str(compiled.account.search).replace("\n", " ")) is exhausted
 
 
 def test_tile_sizes_cover_every_number_of_tiles() -> None:

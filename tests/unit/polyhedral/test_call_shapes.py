@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from benchmarks.whole import simulate_timing
-from hwgen.pipeline import Compilation, compile_kernel
+from hwgen.passes.kernel import Kernel
+from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral.match.call_shapes import call_cycles
 from hwgen.spec.load import load_hardware, make_workload
 from hwgen.spec.workload import Workload
@@ -30,11 +31,11 @@ def window(h: int, w: int) -> Workload:
 
 
 @cache
-def compiled(workload: Workload) -> Compilation:
+def compiled(workload: Workload) -> Kernel:
     return compile_kernel(workload, load_hardware(ROOT / "hw_specs" / "npu_shared_buffer.yaml"))
 
 
-def cycles(kernel: Compilation, intrinsic: str) -> float:
+def cycles(kernel: Kernel, intrinsic: str) -> float:
     """Of all calls of an intrinsic, if everything is one tile."""
     (o,) = (o for o in kernel.match.selection.operations if o.intrinsic.name == intrinsic)
     tiles = {n: np.full(2, blocks, np.int64) for n, blocks in kernel.match.count.items()}

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import hwgen
-from hwgen.passes.compilation import build
 from hwgen.passes.start import Start
+from hwgen.passes.trees import build
 from hwgen.polyhedral.match.matching import match
 from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.scop import build_scop

@@ -11,9 +11,10 @@ import pytest
 from numpy.typing import NDArray
 
 import hwgen
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.phase import compile_phase
 from hwgen.passes.start import Start
-from hwgen.pipeline import Compilation, SearchOptions
+from hwgen.pipeline import SearchOptions
 from hwgen.polyhedral.match.matching import Match, match
 from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.scop import build_scop
@@ -52,7 +53,7 @@ def chip() -> HardwareSpec:
 
 
 @cache
-def compiled(name: str, options: SearchOptions = UNLIMITED) -> Compilation:
+def compiled(name: str, options: SearchOptions = UNLIMITED) -> Kernel:
     workload = hwgen.load_workload(ROOT / "workloads" / f"{name}.yaml", SIZES[name])
     return hwgen.compile_kernel(workload, chip(), options=options)
 
@@ -64,7 +65,7 @@ def matches(name: str) -> list[Match]:
 
 @each
 def test_every_point_is_accounted_for(name: str) -> None:
-    found = compiled(name).search
+    found = compiled(name).account.search
     assert found.evaluated > 0
     assert found.left_out >= 0
     assert found.evaluated + found.too_large + found.too_slow + found.left_out == found.points
@@ -74,7 +75,7 @@ def test_every_point_is_accounted_for(name: str) -> None:
 
 
 def test_both_prunings_happen() -> None:
-    found = compiled("conv2d_requant").search
+    found = compiled("conv2d_requant").account.search
     assert found.too_large > 0
     assert found.too_slow > 0
 
@@ -83,7 +84,7 @@ def test_both_prunings_happen() -> None:
 def test_no_simulated_kernel_beats_the_bound_that_prunes(name: str) -> None:
     c = compiled(name)
     assert least_work(chip(), c.match) <= c.cycles
-    for candidate in c.search.candidates:
+    for candidate in c.account.search.candidates:
         assert 0 < candidate.bound <= candidate.cycles
 
 
@@ -112,8 +113,8 @@ def test_the_same_search_gives_the_same_text() -> None:
 
 
 def test_a_search_without_time_gives_a_kernel_and_says_so() -> None:
-    cut = compiled("conv2d_requant", SearchOptions(seconds=0.0)).search
-    full = compiled("conv2d_requant").search
+    cut = compiled("conv2d_requant", SearchOptions(seconds=0.0)).account.search
+    full = compiled("conv2d_requant").account.search
     assert not cut.exhausted
     assert "time limit of 0 s reached" in cut.cuts
     assert cut.simulated == 1
@@ -159,12 +160,12 @@ def test_a_given_schedule_is_not_searched_for() -> None:
     c = compiled("gemm")
     other = hwgen.compile_kernel(c.workload, c.hardware, schedule=Candidate(c.tiling, cycles=1.0))
     assert other.cycles == c.cycles
-    assert str(other.search) == "search: none, the schedule was given"
+    assert str(other.account.search) == "search: none, the schedule was given"
 
 
 @each
 def test_what_the_search_builds_belongs_to_the_space(name: str) -> None:
-    for candidate in compiled(name).search.candidates:
+    for candidate in compiled(name).account.search.candidates:
         tiling = candidate.tiling
         space = Space(chip(), tiling.match, RESTRICTIONS[0])
         assert space.contains(tiling)
@@ -233,7 +234,7 @@ def test_neighbours_differ_in_one_thing_and_fit() -> None:
 def test_a_short_last_tile_can_be_the_better_one() -> None:
     workload = hwgen.load_workload(ROOT / "workloads" / "relu.yaml", {"M": 8, "N": 80})
     found = compile_phase(Start(workload, chip()), SearchOptions())
-    assert found.search.beside > 0
+    assert found.account.search.beside > 0
     assert [(x.tile, x.last) for x in found.tiling.loops] == [(5, 3)]
 
 
@@ -260,13 +261,13 @@ def test_what_micro_operations_cannot_hold_is_not_simulated(
 ) -> None:
     sizes = {"H": 14, "W": 14, "C": 256, "O": 256}
     workload = hwgen.load_workload(ROOT / "workloads" / "conv2d_requant.yaml", sizes)
-    assert compile_phase(Start(workload, chip()), SearchOptions()).search.refused == 0
+    assert compile_phase(Start(workload, chip()), SearchOptions()).account.search.refused == 0
 
     def nothing(*_: object) -> float:
         return 0.0
 
     monkeypatch.setattr("hwgen.polyhedral.search.estimate._Levels._sequence", nothing)
-    assert compile_phase(Start(workload, chip()), SearchOptions()).search.refused > 0
+    assert compile_phase(Start(workload, chip()), SearchOptions()).account.search.refused > 0
 
 
 def test_no_place_of_a_load_is_there_twice() -> None:

@@ -10,7 +10,8 @@ from typing import cast
 import pytest
 
 from hwgen.model.arithmetic import arithmetic
-from hwgen.pipeline import Compilation, compile_kernel
+from hwgen.passes.kernel import Kernel
+from hwgen.pipeline import compile_kernel
 from hwgen.report.figures import Figure, Json, breakdown, colours, timeline
 from hwgen.report.figures_roofline import Roofline, roofline, roofline_figure
 from hwgen.report.html import figures_of
@@ -27,7 +28,7 @@ WORKLOADS = (
 
 
 @cache
-def compiled(number: int) -> Compilation:
+def compiled(number: int) -> Kernel:
     return compile_kernel(WORKLOADS[number], chip(), options=QUICK)
 
 
@@ -87,7 +88,7 @@ def test_plotly_refuses_a_figure_with_a_misspelt_property() -> None:
 
 def test_the_timeline_has_a_bar_per_call() -> None:
     c = compiled(1)
-    recording = record(c.program, c.hardware, c.kernel.timing, 2000)
+    recording = record(c.program, c.hardware, c.timing, 2000)
     bars = [
         (unit, base, base + length)
         for trace in traces(timeline(recording, c.hardware))
@@ -96,32 +97,32 @@ def test_the_timeline_has_a_bar_per_call() -> None:
         )
     ]
     assert sorted(bars) == sorted((x.unit, x.start, x.end) for x in recording.calls)
-    assert len(bars) == c.kernel.timing.operations
+    assert len(bars) == c.timing.operations
 
 
 def test_what_is_not_drawn_is_one_bar_per_unit_that_adds_up() -> None:
     c = compiled(2)
-    recording = record(c.program, c.hardware, c.kernel.timing, 20)
+    recording = record(c.program, c.hardware, c.timing, 20)
     *drawn, rest = traces(timeline(recording, c.hardware))
     assert sum(len(values(t, "x")) for t in drawn) == 20
     assert rest["meta"] == "rest"
-    assert rest["y"] == [u.unit for u in c.kernel.timing.units]
+    assert rest["y"] == [u.unit for u in c.timing.units]
     ends = [b + x for b, x in zip(values(rest, "base"), values(rest, "x"), strict=True)]
     assert ends == [c.cycles] * len(ends)
     hover = " ".join(cast("list[str]", rest["customdata"]))
-    for unit in c.kernel.timing.units:
+    for unit in c.timing.units:
         assert f"{unit.busy - recording.busy[unit.unit]:,} more cycles" in hover
 
 
 @pytest.mark.parametrize("number", range(len(WORKLOADS)))
 def test_the_cycles_of_each_unit_add_up_to_all(number: int) -> None:
-    timing = compiled(number).kernel.timing
+    timing = compiled(number).timing
     for row in range(len(timing.units)):
         shown = [values(t, "customdata")[row] for t in traces(breakdown(timing))]
         assert sum(shown) == timing.cycles
 
 
-def line_of(c: Compilation) -> Roofline:
+def line_of(c: Kernel) -> Roofline:
     m = measure(c)
     loaded, stored = sum(t.loaded for t in m.traffic), sum(t.stored for t in m.traffic)
     work = arithmetic(c.scop.statements)

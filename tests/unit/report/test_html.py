@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from hwgen.model.arithmetic import arithmetic
-from hwgen.passes.nest_pipeline import NestCompilation, compile_nest
-from hwgen.pipeline import Compilation, compile_kernel
+from hwgen.passes.account import Account
+from hwgen.passes.kernel import Kernel
+from hwgen.passes.nest_pipeline import compile_nest
+from hwgen.pipeline import compile_kernel
 from hwgen.report.highlight import highlighted
 from hwgen.report.html import DRAWN_CALLS, embedded, page
 from hwgen.spec.load import load_hardware, load_workload
@@ -53,7 +55,7 @@ class Elements(HTMLParser):
 
 
 @cache
-def compiled() -> Compilation:
+def compiled() -> Kernel:
     return compile_kernel(gemm_requant_workload(32, 64, 64), chip(), options=QUICK)
 
 
@@ -63,7 +65,7 @@ def small() -> str:
 
 
 @cache
-def nest() -> NestCompilation:
+def nest() -> Kernel:
     root = Path(__file__).resolve().parents[3]
     workload = load_workload(root / "workloads" / "gemm_requant.yaml", {"M": 64})
     return compile_nest(workload, load_hardware(root / "hw_specs" / "cpu_generic.yaml"))
@@ -145,7 +147,7 @@ def test_the_same_kernel_gives_the_same_bytes() -> None:
 
 
 def test_a_short_kernel_is_drawn_whole_without_a_note() -> None:
-    assert compiled().kernel.timing.operations <= DRAWN_CALLS
+    assert compiled().timing.operations <= DRAWN_CALLS
     assert 'id="cap"' not in small()
     assert "not drawn one by one" not in small()
 
@@ -153,8 +155,8 @@ def test_a_short_kernel_is_drawn_whole_without_a_note() -> None:
 def test_a_kernel_of_phases_shows_the_statements_of_each() -> None:
     c = compiled()
     other = compile_kernel(gemm_workload(2, 20, 40), chip(), options=QUICK)
-    parts = (c.workload, c.hardware, c.start, c.scop, c.matches, c.search, c.kernel)
-    shown = Elements(page(Compilation(*parts, phases=(c, other)))).text
+    phases = Account.of_phases(c.start, c.cycles, (c, other), ())
+    shown = Elements(page(c.with_account(phases))).text
     for phase in (c, other):
         assert all(str(s) in shown for s in phase.scop.statements)
     work = arithmetic(c.scop.statements) + arithmetic(other.scop.statements)
@@ -165,7 +167,7 @@ def test_a_long_kernel_says_what_is_drawn_and_stays_small() -> None:
     c = compile_kernel(gemm_workload(8192, 8192, 8192), chip(), options=QUICK)
     text = page(c)
     shown = Elements(text).text
-    calls = c.kernel.timing.operations
+    calls = c.timing.operations
     assert f"the first {DRAWN_CALLS:,} of {calls:,} calls" in shown
     assert f"The other {calls - DRAWN_CALLS:,} calls are aggregated" in shown
     # What is not plotly's own JavaScript.
@@ -208,7 +210,7 @@ def test_the_page_of_a_processor_has_its_figures_text_and_blocks() -> None:
         f"{c.cycles:,}",
         f"{c.bound.cycles:,}",
         f"{c.cost.memory_bytes:,}",
-        str(c.report),
+        str(c.account.report),
     ):
         assert shown in found.text
     figures = json.loads(found.scripts[ids_of_scripts(found).index("figures")])

@@ -9,7 +9,8 @@ import pytest
 
 from benchmarks.whole import simulate_timing
 from hwgen.model.trace import calls as executed_calls
-from hwgen.pipeline import Compilation, compile_kernel
+from hwgen.passes.kernel import Kernel
+from hwgen.pipeline import compile_kernel
 from hwgen.report.recording import Recording, record, slot_uses
 from hwgen.spec.load import load_hardware, load_workload
 from tests.samples import ROOT, chip, gemm_requant_workload, gemm_workload
@@ -17,13 +18,13 @@ from tests.sampling import QUICK
 
 
 @cache
-def compiled(m: int, n: int, k: int, *, requant: bool = False) -> Compilation:
+def compiled(m: int, n: int, k: int, *, requant: bool = False) -> Kernel:
     make = gemm_requant_workload if requant else gemm_workload
     return compile_kernel(make(m, n, k), chip(), options=QUICK)
 
 
-def recorded(c: Compilation, limit: int) -> Recording:
-    return record(c.program, c.hardware, c.kernel.timing, limit)
+def recorded(c: Kernel, limit: int) -> Recording:
+    return record(c.program, c.hardware, c.timing, limit)
 
 
 def test_a_complete_recording_is_the_full_simulation() -> None:
@@ -32,7 +33,7 @@ def test_a_complete_recording_is_the_full_simulation() -> None:
     full = simulate_timing(c.program, c.hardware, timeline=True)
     assert full.timeline is not None
     assert recording.complete
-    assert len(recording.calls) == full.operations == c.kernel.timing.operations
+    assert len(recording.calls) == full.operations == c.timing.operations
     key = Counter((e.unit, e.name, e.site, e.start, e.end) for e in full.timeline)
     assert Counter((x.unit, x.name, x.site, x.start, x.end) for x in recording.calls) == key
     assert {u.unit: u.busy for u in full.units} == dict(recording.busy)
@@ -68,7 +69,7 @@ def test_a_cut_recording_is_the_start_of_the_full_simulation(limit: int) -> None
 
 def test_a_recording_costs_the_same_for_every_size() -> None:
     c = compiled(8192, 8192, 8192)
-    assert c.kernel.timing.operations > 100_000
+    assert c.timing.operations > 100_000
     assert len(recorded(c, 100).calls) == 100
 
 
@@ -105,7 +106,7 @@ def test_a_chip_without_queues_fetch_or_micro_kernels_is_recorded_too() -> None:
     )
     recording = recorded(c, 1 << 20)
     assert recording.complete
-    assert {u.unit: u.busy for u in c.kernel.timing.units} == {
+    assert {u.unit: u.busy for u in c.timing.units} == {
         u.name: recording.busy[u.name] for u in hardware.units
     }
     assert {u.buffer for u in slot_uses(recording, c.program)} == set(c.program.buffer)

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.nest_pipeline import compile_nest
-from hwgen.pipeline import Compilation, compile_kernel
+from hwgen.pipeline import compile_kernel
 from hwgen.report.text import measure
 from hwgen.report.trace_events import MEMORIES, UNITS, steps, trace
 from hwgen.spec.load import load_hardware, load_workload
@@ -23,7 +24,7 @@ Event = dict[str, Any]
 
 
 @cache
-def compiled(size: int) -> Compilation:
+def compiled(size: int) -> Kernel:
     if size < 100:
         return compile_kernel(gemm_requant_workload(32, size, size), chip(), options=QUICK)
     return compile_kernel(gemm_workload(size, size, size), chip(), options=QUICK)
@@ -74,8 +75,8 @@ def test_units_are_busy_for_as_long_as_the_model_says() -> None:
         if event["ph"] == "X" and event["pid"] == UNITS:
             busy[names[event["tid"]]] += event["dur"]
             calls[event["name"]] += 1
-    assert busy == Counter({u.unit: u.busy for u in c.kernel.timing.units})
-    assert calls == Counter(dict(c.kernel.timing.calls))
+    assert busy == Counter({u.unit: u.busy for u in c.timing.units})
+    assert calls == Counter(dict(c.timing.calls))
 
 
 def test_slots_of_every_buffer_are_threads_of_the_memories() -> None:
@@ -94,14 +95,14 @@ def test_a_long_kernel_is_cut_and_says_so() -> None:
     c = compiled(256)
     text = trace(c, 30)
     other = json.loads(text)["otherData"]
-    assert other["calls"] == c.kernel.timing.operations
+    assert other["calls"] == c.timing.operations
     assert other["calls one by one"] == 30
     found = [e for e in events(text) if e["ph"] == "X" and e["pid"] == UNITS]
     rest = [e for e in found if e["cat"] == "rest"]
     assert len(found) - len(rest) == 30
     busy = sum(e["args"]["busy cycles not shown"] for e in rest)
     shown = sum(e["dur"] for e in found if e["cat"] == "call")
-    assert busy + shown == sum(u.busy for u in c.kernel.timing.units)
+    assert busy + shown == sum(u.busy for u in c.timing.units)
 
 
 def test_the_same_kernel_gives_the_same_bytes() -> None:

@@ -16,7 +16,8 @@ from hwgen.codegen.storages import Buffer
 from hwgen.model.banks import bank_ports
 from hwgen.model.periodicity import Watched, zones
 from hwgen.model.timing import TimingResult, estimate_cycles
-from hwgen.pipeline import Compilation, compile_kernel
+from hwgen.passes.kernel import Kernel
+from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral.search.search import Candidate
 from hwgen.report.recording import RecordedCall, record
 from hwgen.spec.expression import Binary, Const, Name, add, multiply
@@ -51,7 +52,7 @@ def program(sizes: tuple[int, int, int], tiles: tuple[int, int, int]) -> Program
     return tiled_kernel(sizes, tiles).program
 
 
-def tiled_kernel(sizes: tuple[int, int, int], tiles: tuple[int, int, int]) -> Compilation:
+def tiled_kernel(sizes: tuple[int, int, int], tiles: tuple[int, int, int]) -> Kernel:
     """A tiled matmul on the chip, every buffer in two slots; laid out for two banks."""
     workload = load_workload(
         ROOT / "workloads" / "matmul.yaml", dict(zip("MNK", sizes, strict=True))

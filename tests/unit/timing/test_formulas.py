@@ -23,7 +23,7 @@ from hwgen.model.formulas import Cost, cost_of
 from hwgen.model.symbolic import Formula, shown, symbolic, value
 from hwgen.model.tally import Parameters, tally
 from hwgen.model.traffic import off_chip_traffic
-from hwgen.passes.compiled import Compiled
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.scripting import compile_script
 from hwgen.pipeline import compile_workload
 from hwgen.spec.expression import Binary, Const, Name, evaluate
@@ -43,12 +43,12 @@ SPECS = ROOT / "tests" / "specs"
 
 
 @cache
-def compiled(chip: Path, workload: Path, sizes: tuple[tuple[str, int], ...] = ()) -> Compiled:
+def compiled(chip: Path, workload: Path, sizes: tuple[tuple[str, int], ...] = ()) -> Kernel:
     given = dict(sizes) or SMALLER.get((chip.stem, workload.stem), {})
     return compile_workload(load_workload(workload, given), load_hardware(chip), QUICK)
 
 
-def named(chip: str, workload: str, **sizes: int) -> Compiled:
+def named(chip: str, workload: str, **sizes: int) -> Kernel:
     where = ROOT / "workloads" / f"{workload}.yaml"
     return compiled(ROOT / "hw_specs" / f"{chip}.yaml", where, tuple(sizes.items()))
 
@@ -64,7 +64,7 @@ def number(formula: Formula, numbers: Mapping[str, int]) -> Fraction:
     return read(shown(formula), numbers)
 
 
-def hold(cost: Cost, c: Compiled) -> None:
+def hold(cost: Cost, c: Kernel) -> None:
     """Every formula gives its number as it is printed, and the numbers are those of the models."""
     trips = {t.name: t.number for t in cost.parameters}
     assert len(trips) == len(cost.parameters)
@@ -220,7 +220,7 @@ def test_other_trips_give_the_cost_of_a_larger_problem(
 # What must be noticed
 
 
-def again(c: Compiled, program: Program, hardware: HardwareSpec) -> Cost:
+def again(c: Kernel, program: Program, hardware: HardwareSpec) -> Cost:
     trees = [part.tree for part in c.lowering.parts]
     return cost_of(program, hardware, c.workload, trees, c.timing)
 

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 import hwgen
 from hwgen.errors import HwgenError
 from hwgen.model.bound import cover_bound, lower_bound
-from hwgen.passes.compilation import Compilation
+from hwgen.passes.kernel import Kernel
 from hwgen.passes.phase import SearchOptions
 from hwgen.polyhedral.match.matching import ranked_matches
 from hwgen.polyhedral.match.select import every_match, select
@@ -58,7 +58,7 @@ def with_intrinsic(fast: str) -> dict[str, Any]:
     return found
 
 
-def kernel_with(hardware: HardwareSpec, intrinsic: str) -> Compilation:
+def kernel_with(hardware: HardwareSpec, intrinsic: str) -> Kernel:
     """The best kernel among those that use an intrinsic."""
     scop = build_scop(workload())
     matches = [
@@ -134,7 +134,7 @@ def test_cycles_below_the_bound_are_refused() -> None:
     hardware = hwgen.load_hardware(ROOT / "hw_specs" / "vta.yaml")
     layer = hwgen.load_workload(ROOT / "workloads" / "gemm.yaml", {"M": 1, "N": 16, "K": 64})
     found = hwgen.compile_kernel(layer, hardware)
-    timing = replace(found.kernel.timing, cycles=found.bound.cycles - 1)
+    timing = replace(found.timing, cycles=found.bound.cycles - 1)
     wrong = with_timing(found, timing)
     with pytest.raises(HwgenError) as caught:
         examine(wrong, draw_inputs(layer, 1))

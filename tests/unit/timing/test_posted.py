@@ -27,7 +27,7 @@ from hwgen.model.machine import Machine
 from hwgen.model.posted import idle, post, posted_cycles
 from hwgen.model.stream import Stream
 from hwgen.model.timing_result import TimelineEntry, TimingResult
-from hwgen.passes.compilation import Compilation
+from hwgen.passes.kernel import Kernel
 from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral.search.estimate import estimate
 from hwgen.polyhedral.search.estimate_shape import Cache, Shape
@@ -223,7 +223,7 @@ def test_nothing_is_handed_over_faster_than_the_bound_says(
 
 
 @cache
-def waiting_gemm() -> Compilation:
+def waiting_gemm() -> Kernel:
     """On the chip as it is, whose responses are late."""
     slow = load_hardware(ROOT / "hw_specs" / "vta.yaml", {"WRITE_LATENCY": 40})
     path = ROOT / "workloads" / "gemm_requant.yaml"

@@ -18,8 +18,8 @@ from hwgen.codegen.nodes import nodes as all_nodes
 from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError
 from hwgen.model.trace import CallEvent, walk
-from hwgen.passes.compiled import Compiled
-from hwgen.pipeline import Compilation, SearchOptions
+from hwgen.passes.kernel import Kernel
+from hwgen.pipeline import SearchOptions
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import parse_hardware, parse_workload
 from hwgen.spec.source import parse_document, read_document
@@ -48,7 +48,7 @@ ROOT = Path(__file__).resolve().parents[3]
 CPU = ROOT / "hw_specs" / "cpu_generic.yaml"
 SHARED = ROOT / "hw_specs" / "npu_shared_buffer.yaml"
 
-Compile = Callable[[Workload, HardwareSpec, int], Compilation]
+Compile = Callable[[Workload, HardwareSpec, int], Kernel]
 
 
 @cache
@@ -62,7 +62,7 @@ def compiling(monkeypatch: pytest.MonkeyPatch) -> Callable[[Compile], None]:
     """Put a function in the place of the compiler."""
 
     def set_to(compiled: Compile) -> None:
-        def best(workload: Workload, hardware: HardwareSpec, options: SearchOptions) -> Compiled:
+        def best(workload: Workload, hardware: HardwareSpec, options: SearchOptions) -> Kernel:
             try:
                 return compiled(workload, hardware, 0)
             except HwgenError as error:
@@ -81,7 +81,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(campaign, "SHOWN_FAILURES", 1)
 
 
-def without_a_load(workload: Workload, hardware: HardwareSpec, rank: int) -> Compilation:
+def without_a_load(workload: Workload, hardware: HardwareSpec, rank: int) -> Kernel:
     """A compiler that forgets one transfer to the chip."""
     compiled = COMPILE(workload, hardware, rank)
     (forget,) = [m for m in mutations(hardware) if m.name == "missing load"]
@@ -309,7 +309,7 @@ def test_errors_of_the_compiler_that_are_defects(
 ) -> None:
     draw = first("equal")
 
-    def failing(*_: object) -> Compilation:
+    def failing(*_: object) -> Kernel:
         raise error
 
     compiling(failing)
@@ -319,7 +319,7 @@ def test_errors_of_the_compiler_that_are_defects(
 
 
 def test_a_refusal_is_counted_by_its_code(compiling: Callable[[Compile], None]) -> None:
-    def refusing(*_: object) -> Compilation:
+    def refusing(*_: object) -> Kernel:
         raise HwgenError("H405", "no room", found="2 entries", allowed="1 entry")
 
     compiling(refusing)

@@ -25,7 +25,7 @@ def test_a_timing_model_that_forgets_cycles() -> None:
     given = random_inputs(workload, 0)
     bound = lower_bound(c.program, hardware).cycles
     assert examine(c, given).timing.cycles >= bound
-    fewer = replace(c.kernel.timing, cycles=bound - 1)
+    fewer = replace(c.timing, cycles=bound - 1)
     with pytest.raises(HwgenError) as raised:
         examine(with_timing(c, fewer), given)
     assert raised.value.code == "H791"

@@ -13,7 +13,7 @@ from hwgen.codegen.program import Program
 from hwgen.codegen.storages import Image
 from hwgen.errors import HwgenError
 from hwgen.model.reference import random_inputs
-from hwgen.pipeline import Compilation
+from hwgen.passes.kernel import Kernel
 from hwgen.spec.expression import Binary, Const, Expr, Name, add, multiply
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
@@ -34,15 +34,15 @@ def chip(name: str = "row_array") -> HardwareSpec:
 
 
 @cache
-def compiled(m: int, n: int, k: int) -> Compilation:
+def compiled(m: int, n: int, k: int) -> Kernel:
     return hwgen.compile_kernel(narrowed(m, n, k), chip())
 
 
-def placed(c: Compilation) -> set[str]:
+def placed(c: Kernel) -> set[str]:
     return {i.tensor for i in c.program.images if i.in_place}
 
 
-def refusal(program: Program, hardware: HardwareSpec, c: Compilation) -> HwgenError:
+def refusal(program: Program, hardware: HardwareSpec, c: Kernel) -> HwgenError:
     with pytest.raises(HwgenError) as caught:
         check_program(program, hardware, c.workload)
     assert caught.value.code == IN_PLACE

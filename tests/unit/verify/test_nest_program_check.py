@@ -15,7 +15,8 @@ from hwgen.codegen.processor.lower import Placing, lower_nest
 from hwgen.codegen.processor.races import check
 from hwgen.errors import HwgenError
 from hwgen.model.reference import random_inputs
-from hwgen.passes.nest_pipeline import NestCompilation, compile_nest
+from hwgen.passes.kernel import Kernel
+from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.polyhedral.tree.cost import BlockCost, NestCost
 from hwgen.report.text import describe, measure
 from hwgen.spec.hardware import HardwareSpec
@@ -129,9 +130,9 @@ def test_what_is_not_proved_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     examine(made, random_inputs(made.workload, 0))
 
 
-def _with_code(c: NestCompilation, code: Code) -> NestCompilation:
+def _with_code(c: Kernel, code: Code) -> Kernel:
     program = replace(c.program, body=(code,))
-    return replace(c, lowered=replace(c.lowered, program=program))
+    return replace(c, lowered=replace(c.lowering, program=program))
 
 
 def test_verification_checks_the_program() -> None:

@@ -1,50 +1,103 @@
-"""What every compiled kernel has, whatever made its schedule: a program, its C, its cycles."""
+"""A compiled kernel, whatever made its schedule: a program, its C, its cycles."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
+from math import prod
 from typing import TYPE_CHECKING
 
 from hwgen.codegen.emit_c import emit, packing_cost
 from hwgen.codegen.layout import BufferLayout
 from hwgen.codegen.lower.literals import with_literals
 from hwgen.codegen.lower.program import Lowered
+from hwgen.codegen.nodes import Call, SyncNode
 from hwgen.codegen.program import Program
 from hwgen.codegen.source import CSource
 from hwgen.errors import HwgenError
 from hwgen.model.arithmetic import arithmetic
-from hwgen.model.bound import Bound, lower_bound
+from hwgen.model.bound import Bound, least_bound, lower_bound
+from hwgen.model.counting import total
 from hwgen.model.energy import Energy, program_energy
 from hwgen.model.timing import TimingResult, estimate_cycles
 from hwgen.model.traffic import moved_bytes
+from hwgen.model.turns import PROCESSOR
+from hwgen.passes.account import Account
+from hwgen.passes.start import Start
 from hwgen.polyhedral import isl
+from hwgen.polyhedral.dependences import Dependences, dependences
+from hwgen.polyhedral.match.explain import Explanation, explain
+from hwgen.polyhedral.match.matching import Match
+from hwgen.polyhedral.match.select import every_match
+from hwgen.polyhedral.schedule.schedule import Schedule
+from hwgen.polyhedral.scop import Scop, views_of
+from hwgen.polyhedral.search.tiling import Tiling
+from hwgen.spec.expression import Expr, evaluate
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.shown import Brief, assigned, clock_text, rate_text, seconds_text
-from hwgen.spec.workload import Statement, Workload
+from hwgen.spec.workload import Workload
 
 if TYPE_CHECKING:
     from hwgen.model.formulas import Cost
-    from hwgen.passes.compilation import Compilation
-    from hwgen.polyhedral.scop import ScopStatement
+    from hwgen.polyhedral.tree.cost import NestCost
 
 
 _NO_CALLS = "the units compute nothing, the processor everything: no block has a call (tensorize)"
 
 
+OF_PHASES = ("scop", "dependences", "match")
+"""Stages that each phase has by itself, where there was a search."""
+
+_OF_PROGRAM = ("_with_literals", "timing", "_offchip_bytes", "energies", "packing", "source")
+"""What is known of a kernel however it was found."""
+
+
 @dataclass(frozen=True, repr=False)
-class Compiled(Brief, ABC):
-    """A kernel for one workload on one chip."""
+class Kernel(Brief):
+    """A kernel for one workload on one chip: its schedule, what that was lowered to, and how it was
+    found."""
 
     workload: Workload
     hardware: HardwareSpec
+    schedule: Schedule
+    lowering: Lowered
+    account: Account = field(default_factory=Account)
+
+    def with_account(self, account: Account) -> Kernel:
+        """The same, found in another way."""
+        made = replace(self, account=account)
+        vars(made).update({n: v for n, v in vars(self).items() if n in _OF_PROGRAM})
+        return made
 
     @property
-    @abstractmethod
-    def lowering(self) -> Lowered:
-        """The trees that the program was lowered from, and what was decided on the way."""
+    def start(self) -> Start:
+        """The edits that a search began from, which found it."""
+        assert self.account.start is not None
+        return self.account.start
+
+    @property
+    def scop(self) -> Scop:
+        """The form that was searched; of several phases that of the longest."""
+        assert self.account.scop is not None
+        return self.account.scop
+
+    @property
+    def tiling(self) -> Tiling:
+        """The tiling that a search chose; of several phases that of the longest."""
+        assert self.account.chosen is not None
+        return self.account.chosen.tiling
+
+    @property
+    def match(self) -> Match:
+        """The match of the tiling."""
+        return self.tiling.match
+
+    @property
+    def unseen(self) -> float:
+        """Estimated cycles of caches, which its timing does not see."""
+        return self.account.chosen.unseen if self.account.chosen is not None else 0.0
 
     @property
     def program(self) -> Program:
@@ -67,41 +120,90 @@ class Compiled(Brief, ABC):
 
     @cached_property
     def bound(self) -> Bound:
-        """Cycles below which no schedule of these intrinsics can get."""
-        return lower_bound(self.program, self.hardware)
+        """Cycles below which no kernel of the workload on this chip gets; without a search for one,
+        and of phases, no schedule of these intrinsics."""
+        if not self.account.ways:
+            return lower_bound(self.program, self.hardware)
+        with isl.bounded():
+            covers = (every_match(scop, self.hardware) for scop in self.account.ways)
+            return least_bound(self.program, self.hardware, chain.from_iterable(covers))
 
     @cached_property
-    @abstractmethod
-    def statements(self) -> tuple[ScopStatement | Statement, ...]:
-        """What it computes."""
+    def dependences(self) -> Dependences:
+        """Pairs of instances that stay in order, to be read: legality asks of trees."""
+        with isl.bounded():
+            return dependences(self.scop)
 
     @cached_property
-    @abstractmethod
+    def explanations(self) -> list[Explanation]:
+        """Of each statement that was matched, what serves it and what does not, and why."""
+        if self.account.phases:
+            return [e for phase in self.account.phases for e in phase.explanations]
+        with isl.bounded():
+            return explain(self.scop, self.hardware, self.match)
+
+    @cached_property
     def main_intrinsic(self) -> str:
         """The intrinsic that does most of the arithmetic."""
+        if self.account.chosen is not None:
+            return self.match.main_intrinsic
+
+        def counted(node: Call | SyncNode) -> tuple[Expr, ...] | None:
+            if not isinstance(node, Call):
+                return None
+            here = any(o.buffer in self.program.image for o in node.operands)
+            return None if here else node.extents
+
+        def leaf(node: Call | SyncNode, values: Mapping[str, int]) -> Mapping[str, int]:
+            assert isinstance(node, Call)
+            return {node.intrinsic: prod(int(evaluate(e, values)) for e in node.extents)}
+
+        found = total(self.program.body, counted, leaf)
+        names = [i.name for i in self.hardware.intrinsics if found.get(i.name)]
+        most = max(names, key=lambda n: found[n], default="")
+        return " + ".join(filter(None, [most, PROCESSOR if self.program.codes else ""]))
+
+    @cached_property
+    def cost(self) -> NestCost:
+        """Modelled cycles and traffic of a processor alone, block by block."""
+        from hwgen.polyhedral.tree.cost import estimate_nest
+
+        (code,) = self.lowering.program.codes
+        return estimate_nest(self.schedule.resolved, self.schedule.homes, self.hardware, code.bound)
 
     @property
-    @abstractmethod
     def script(self) -> str:
         """The primitives that make its schedule."""
+        return self.schedule.trace()
 
     def artefacts(self) -> dict[str, Callable[[], object]]:
         """What can be shown of it, by stage."""
-        return {
+        absent = {"layout", "allocate", "cost", "model"} if self.nest else {"state"}
+        absent |= {*OF_PHASES} if not self.parts else set()
+        every: dict[str, Callable[[], object]] = {
+            "scop": lambda: self.scop,
+            "dependences": lambda: self.dependences,
+            "match": lambda: self.match,
+            "state": lambda: Schedule(self.workload, self.hardware),
+            "schedule": lambda: "\n".join([*self.account.told(self), str(self.schedule)]),
             "layout": lambda: "\n".join(map(str, self.layouts.values())),
             "allocate": lambda: "\n".join(f"{b.place} {b.name}" for b in self.program.buffers),
-            "lower": lambda: self.program,
+            "lower": lambda: "\n".join([str(self.program), *self.account.notes]),
             "cost": self.cost_text,
             "emit": lambda: self.source.c,
             "model": lambda: self.source.model,
         }
+        return {name: made for name, made in every.items() if name not in absent}
 
     def stage(self, name: str) -> str:
-        """The artefact of a stage as text.
+        """The artefact of a stage as text; of every phase where each has its own.
 
         Raises:
             HwgenError: H007 where there is no such stage.
         """
+        if self.account.phases and name in OF_PHASES:
+            phases = enumerate(self.account.phases)
+            return "\n\n".join(f"phase {n}\n{phase.stage(name)}" for n, phase in phases)
         found = {**self.artefacts(), "script": lambda: self.script}
         if name not in found:
             raise HwgenError(
@@ -131,7 +233,10 @@ class Compiled(Brief, ABC):
     @cached_property
     def operations(self) -> int:
         """Arithmetic operations of the workload; a multiply-add is two."""
-        return arithmetic(self.statements)
+        searched = [s for part in self.parts for s in part.scop.statements]
+        moved = () if self.nest else views_of(self.workload)
+        written = (s for s in self.workload.statements if s.target.tensor not in moved)
+        return arithmetic(searched or written)
 
     @property
     def seconds(self) -> float | None:
@@ -174,9 +279,15 @@ class Compiled(Brief, ABC):
         return program_energy(self.lowering.program, self.hardware)
 
     @property
-    def parts(self) -> tuple[Compilation, ...]:
-        """Its phases, each as if it were a kernel, where it was searched for phase by phase."""
-        return ()
+    def parts(self) -> tuple[Kernel, ...]:
+        """Its phases, each as if it were a kernel, where it was searched for phase by phase; itself
+        where there is one."""
+        return self.account.phases or ((self,) if self.account.chosen is not None else ())
+
+    @property
+    def nest(self) -> bool:
+        """Whether it is of a chip that is a processor alone: loops, without units."""
+        return not self.hardware.units
 
     @property
     def on_processor_alone(self) -> bool:
@@ -187,6 +298,8 @@ class Compiled(Brief, ABC):
     def notes(self) -> tuple[str, ...]:
         """What is not as its users might expect: what a processor does beside units, and what is
         moved though it need not be."""
+        if self.nest:
+            return self.account.notes
         found = [_NO_CALLS] if self.on_processor_alone else []
         found += [
             f"the processor computes {code.name}: {code.cycles:,} cycles, "
@@ -199,7 +312,7 @@ class Compiled(Brief, ABC):
             found.append(
                 f"the host packs {tensors} in {count:,} instructions, not included in the cycles"
             )
-        return tuple(found)
+        return (*found, *map(str, self.account.spills))
 
     @cached_property
     def packing(self) -> Mapping[str, float]:
@@ -210,7 +323,7 @@ class Compiled(Brief, ABC):
     @property
     def ended_by(self) -> tuple[str, ...]:
         """What ended its search before that had looked at all that it meant to."""
-        return ()
+        return self.account.search.ended_by
 
     @cached_property
     def source(self) -> CSource:
