@@ -13,7 +13,7 @@ from hwgen.pipeline import compile_kernel
 from hwgen.spec.load import load_hardware, parse_workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import Engine, examine
-from tests.sampling import QUICK, THOROUGH
+from tests.sampling import QUICK, tiered
 from tests.small_npu import npu_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,16 +81,13 @@ def test_an_input_that_two_sums_start_from(shape: str) -> None:
 # What is computed in the loops of a sum
 
 
+SUMS = ("s[j] += t[i, j]", "s[j] max= t[i, j]")
+SPILLED = [(s, *c) for s in SUMS for c in ((300, "tu"), (400, "tu"), (600, "t"), (65536, ""))]
+
+
 @pytest.mark.parametrize(
-    ("size", "spills"),
-    [
-        (300, "tu"),
-        pytest.param(400, "tu", marks=THOROUGH),
-        pytest.param(600, "t", marks=THOROUGH),
-        (65536, ""),
-    ],
+    ("reduce", "size", "spills"), tiered(SPILLED, [SPILLED[0], SPILLED[4], SPILLED[7]])
 )
-@pytest.mark.parametrize("reduce", ["s[j] += t[i, j]", "s[j] max= t[i, j]"])
 def test_what_shares_loops_with_a_sum_leaves_them_to_be_stored(
     reduce: str, size: int, spills: str
 ) -> None:

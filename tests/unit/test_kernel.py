@@ -269,16 +269,16 @@ def test_an_array_that_does_not_fit(golden: Golden, gemm: Kernel, name: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("workload", "chip", "setting"),
-    [("gemm", "vta", "M=2"), ("relu", "cpu_generic", "M=3")],
+    ("workload", "chip", "sizes"),
+    [("gemm", "vta", {"M": 2, "N": 20, "K": 40}), ("relu", "cpu_generic", {"M": 3})],
 )
 def test_what_is_saved_is_what_generate_writes(
-    workload: str, chip: str, setting: str, tmp_path: Path
+    workload: str, chip: str, sizes: dict[str, int], tmp_path: Path
 ) -> None:
-    name, value = setting.split("=")
-    kernel = hwgen.build(workload, chip, sizes={name: int(value)})
+    kernel = hwgen.build(workload, chip, sizes=sizes)
     written = kernel.save(tmp_path / "mine")
-    command = ["generate", "--spec", chip, "--workload", workload, "--set", setting]
+    settings = [f"--set={name}={value}" for name, value in sizes.items()]
+    command = ["generate", "--spec", chip, "--workload", workload, *settings]
     assert main([*command, "-o", str(tmp_path / "theirs")]) == 0
     theirs = sorted((tmp_path / "theirs").iterdir())
     assert sorted(p.name for p in written) == [p.name for p in theirs]

@@ -80,7 +80,7 @@ def test_a_campaign_on_special_data_says_how_much_it_compared(
 ) -> None:
     chip = str(ROOT / "hw_specs" / "npu_shared_buffer.yaml")
     options = ["--data", "special", "--engine", "both", "--jobs", "1", "--seed", "3"]
-    assert main(["verify", "--workloads", "4", "--spec", chip, *options]) == 0
+    assert main(["verify", "--workloads", "2", "--spec", chip, *options]) == 0
     out = capsys.readouterr().out
     assert "natural workloads, seed 3, data special, engine both" in out
     assert "as C too  all compared  in part  nothing compared  wrong" in out

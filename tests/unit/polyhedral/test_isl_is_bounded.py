@@ -83,7 +83,8 @@ def test_processors(name: str) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ("explain", "--spec", "{vta}", "--workload", "{gemm}"),
+        ("explain", "--spec", "{vta}", "--workload", "{gemm}", "--set", "M=1", "--set", "N=16",
+         "--set", "K=16"),
         ("simulate", "--spec", "{vta}", "--workload", "{gemm}", "--set", "M=1", "--set", "N=16",
          "--set", "K=16"),
         ("simulate", "--spec", "{cpu_generic}", "--workload", "{gemm}", "--set", "N=16"),
