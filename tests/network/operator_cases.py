@@ -265,6 +265,7 @@ def cases() -> Mapping[str, bytes]:
             for words, b, x, y, corners, centres, dtype in (
                 ("", 1, (3, 4), (6, 8), False, False, "int8"),
                 ("batch, odd", 2, (3, 4), (5, 9), False, False, "int8"),
+                ("many", 1, (9, 9), (23, 25), False, False, "int8"),
                 ("smaller", 1, (6, 9), (2, 6), False, False, "int8"),
                 ("centres", 1, (3, 4), (9, 7), False, True, "int8"),
                 ("corners", 1, (3, 4), (6, 7), True, False, "int8"),

@@ -30,7 +30,7 @@ from hwgen.network.operators.statements import (
 Indices = NDArray[np.int64]
 
 _MOST_RUNS = 64
-"""Statements of one dimension."""
+"""Statements that read one tensor."""
 _LOOPS = "ijklmn"
 
 
@@ -109,8 +109,9 @@ def taken(
         [_run(0, n, 0, 1)] if given is None else _runs(given)
         for n, given in zip(extents, own, strict=True)
     ]
-    # Dimensions of several statements are taken one after the other.
-    several = [d for d, run in enumerate(runs) if len(run) > 1]
+    # Where there were too many statements, dimensions are taken one after the other.
+    few = prod(map(len, runs)) <= _MOST_RUNS
+    several = [d for d, run in enumerate(runs) if len(run) > 1 and not few]
     stages = [{d} for d in several] or [set[int]()]
     stages[-1] |= {d for d in range(len(runs)) if d not in several}
     source, held = "x", list(extents)
