@@ -51,8 +51,7 @@ def found(m: int, n: int, k: int) -> Kernel:
 
 def built(kernel: Kernel, tiling: Tiling) -> Kernel:
     """The same with another tiling."""
-    made = build(kernel.start, kernel.scop, Candidate(tiling, 0.0))
-    return replace(kernel, kernel=made)
+    return build(kernel.start, kernel.scop, Candidate(tiling, 0.0))
 
 
 def in_parts(kernel: Kernel) -> Tiling:

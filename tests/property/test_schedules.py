@@ -66,8 +66,8 @@ PLACES = "compute_inline compute_root rfactor decompose_reduction cache_write"
     [
         (CPU, HOST, 44, 5, f"{LOOPS} {PLACES}"),
         pytest.param(CPU, HOST, 40, 1, LOOPS, marks=THOROUGH),
-        (CALLS, HOST, 20, 2, "tensorize double_buffer transform_layout storage_align prefetch"),
-        (CUDA, SHIM, 34, 16, "bind unroll set_scope set_store_predicate create_group pragma"),
+        (CALLS, HOST, 20, 3, "tensorize double_buffer transform_layout storage_align prefetch"),
+        (CUDA, SHIM, 34, 6, "bind unroll set_scope set_store_predicate create_group pragma"),
     ],
     ids=["cpu", "cpu again", "calls", "cuda"],
 )
