@@ -14,23 +14,21 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, product, takewhile
-from math import prod
 from typing import Literal
 
-from hwgen.codegen.image_layout import packed_bytes
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.model.bound import cover_bound
 from hwgen.passes.alone import lane_room, moving_loops, seed_alone, stage_alone
 from hwgen.passes.covering import REFUSALS
+from hwgen.passes.first_matches import FirstMatches
 from hwgen.passes.kernel import Kernel
 from hwgen.passes.phase import DEFAULTS, SLOTS, SearchOptions, compile_phase
 from hwgen.passes.phased import read_again
 from hwgen.passes.start import Start
 from hwgen.passes.trees import compile_tree
 from hwgen.polyhedral import isl
-from hwgen.polyhedral.match.matching import Match, ranked_matches
+from hwgen.polyhedral.match.matching import Match
 from hwgen.polyhedral.match.operations import Operation, Sharing, Storage
-from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.phases import Phase, split_phases
 from hwgen.polyhedral.schedule.following import follow
 from hwgen.polyhedral.schedule.schedule import Schedule
@@ -42,12 +40,8 @@ from hwgen.polyhedral.tree.loop_tree import Stage
 from hwgen.spec.expression import Name, UpdateOp, names
 from hwgen.spec.hardware import HardwareSpec
 
-MATCHES, TRIED = 3, 8
-"""Matches of a phase that are considered, and choices of one for each that are tried until a kernel
-comes of one."""
-
-SEEN = 32
-"""Matches of which these are the first."""
+TRIED = 8
+"""Choices of a match for each phase that are tried until a kernel comes of one."""
 
 MOST_COVERS = 729
 """Choices of a match for each phase that are compared by their bounds."""
@@ -161,9 +155,10 @@ class Completion:
         default_factory=dict[tuple[int, Sharing], Kernel]
     )
     matches: dict[str, list[Match]] = field(default_factory=dict[str, list[Match]])
-    matched: dict[object, tuple[Scop, list[Match]] | HwgenError] = field(default_factory=lambda: {})
+    matched: FirstMatches = field(init=False)
 
     def __post_init__(self) -> None:
+        self.matched = FirstMatches(self.hardware)
         self.phases = split_phases(self.start.workload)
 
     @property
@@ -173,7 +168,9 @@ class Completion:
 
     def of(self, schedule: Schedule) -> Completion:
         """The same for another schedule of the workload, with what is known of its phases."""
-        return Completion(schedule, self.options, self.start, self.known, matched=self.matched)
+        made = Completion(schedule, self.options, self.start, self.known)
+        made.matched = self.matched
+        return made
 
     @property
     def hardware(self) -> HardwareSpec:
@@ -259,7 +256,7 @@ class Completion:
             takes = tuple((t.name, known[t.name]) for t in workload.inputs if t.name in known)
             sharing = Sharing(takes, (stage.tensor,), places=((stage.tensor, memory),))
             try:
-                scop, found = self._matches(build_scop(workload), sharing)
+                scop, found = self.matched(build_scop(workload), sharing)
             except HwgenError as error:
                 if op == ops[-1] or not error.code.startswith("H3"):
                     raise
@@ -304,7 +301,7 @@ class Completion:
                 scop = build_scop(phase.workload)
                 room = lane_room(made, scop, names)
                 named = f"phase {number}"
-                scop, match = self._chosen(named, *self._matches(scop, sharing, room), choice)
+                scop, match = self._chosen(named, *self.matched(scop, sharing, room), choice)
                 writer = _Block.of(made, scop, match, names, leaves, choice)
             storages = writer.tiling.match.selection.storages
             held |= {x.tensor: x.memory for x in storages if x.shape}
@@ -335,7 +332,7 @@ class Completion:
         for leaves in ways:
             try:
                 sharing = Sharing(takes, leaves, places=places)
-                scop, match = self._chosen(name, *self._matches(scop, sharing, room), choice)
+                scop, match = self._chosen(name, *self.matched(scop, sharing, room), choice)
             except HwgenError as error:
                 if not error.code.startswith("H3"):
                     raise
@@ -346,55 +343,6 @@ class Completion:
         if self.hardware.processor is None:
             raise refused
         return None
-
-    def _matches(
-        self, scop: Scop, sharing: Sharing, room: Mapping[str, int] | None = None
-    ) -> tuple[Scop, list[Match]]:
-        """The first matches of a phase, or of a stage alone, found once for each form of it;
-        `room`: iterations of each loop that can be lanes, where loops have their places.
-
-        Raises:
-            HwgenError: as `select`, `ranked_matches`.
-        """
-        tensors = ((t.name, t.dtype, t.shape, t.role) for t in scop.workload.tensors)
-        key = (
-            (*map(str, scop.workload.statements),),
-            (*tensors,),
-            sharing,
-            room and (*room.items(),),
-        )
-        if key not in self.matched:
-            try:
-                self.matched[key] = scop, self._first_matches(scop, sharing, room)
-            except HwgenError as error:
-                self.matched[key] = error
-        found = self.matched[key]
-        if isinstance(found, HwgenError):
-            raise found
-        return found
-
-    def _first_matches(
-        self, scop: Scop, sharing: Sharing, room: Mapping[str, int] | None
-    ) -> list[Match]:
-        def calls(match: Match) -> int:
-            """Applications of the costliest operation, with as many lanes as there are."""
-            block = {
-                n: size if room is None else min(size, room.get(n, 1)) for n, size in match.blocks
-            }
-            return max(
-                prod(-(-scop.extents[n] // block.get(n, 1)) for n in o.loops)
-                for o in match.selection.operations
-            )
-
-        ranked = ranked_matches(scop, select(scop, self.hardware, sharing), calls)
-        found = list(islice((m for group in ranked for m in group), SEEN))
-
-        def rank(match: Match) -> tuple[int, int, int, str]:
-            packed = packed_bytes(scop, self.hardware, match)
-            return calls(match), cover_bound(match, self.hardware).cycles, packed, str(match)
-
-        # Not in the order in which the chip's file has its intrinsics.
-        return sorted(found, key=rank)[:MATCHES]
 
     def _chosen(
         self, name: str, scop: Scop, found: list[Match], choice: Choice

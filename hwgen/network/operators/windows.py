@@ -34,6 +34,10 @@ from hwgen.spec.typecheck import integer_range, is_float
 OUT, IN, PLACE = "ij", "rs", "hv"
 """Loops over outputs, within a window, and over the padded image."""
 
+SUMMED = 16
+"""Channels from which on weights are laid out for sums along them: with fewer, kernels run along
+the results, and would lay them out again in every call."""
+
 
 @dataclass(frozen=True, slots=True)
 class Windows:
@@ -196,7 +200,7 @@ def convolution(
     part = {"g": found.g, "c": found.c, "o": found.o, "r": windows.loops}
     weights = [axis for letter in order for axis in part[letter]]
     laid = weights
-    if s.graph.channels_last and (groups > 1 or in_order(ending)):
+    if s.graph.channels_last and (groups > 1 or in_order(ending) or depth < SUMMED):
         laid = [*windows.loops, *found.g, *found.c, *found.o]
     batch = batch_of(s)
     around = [*found.g, *found.c]

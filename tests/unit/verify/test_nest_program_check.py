@@ -132,7 +132,7 @@ def test_what_is_not_proved_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _with_code(c: Kernel, code: Code) -> Kernel:
     program = replace(c.program, body=(code,))
-    return replace(c, lowered=replace(c.lowering, program=program))
+    return replace(c, lowering=replace(c.lowering, program=program))
 
 
 def test_verification_checks_the_program() -> None:
