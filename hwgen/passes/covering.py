@@ -78,7 +78,7 @@ def _forms(start: Start) -> Iterator[Start]:
         if about is None and form.edits:
             fewest = len(form.edits)
             yield form
-        elif about:
+        elif about and form.stages.get(about):
             waiting += (made for move in MOVES for made in move(form, about))
 
 

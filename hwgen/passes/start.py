@@ -7,10 +7,11 @@ a statement for each stage; what it decides are further edits of the same schedu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from hwgen.errors import HwgenError
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.schedule.script import Edit
 from hwgen.polyhedral.tree.build import build_state, stage_of
@@ -54,6 +55,16 @@ class Start:
         for edit in edits:
             edit(made)
         return replace(self, made=made)
+
+    def where_legal(self, edit: Callable[[Schedule], object]) -> Iterator[Start]:
+        """The same after a further edit; nothing where that is refused."""
+        try:
+            made = self.edited(edit)
+        except HwgenError as error:
+            if error.code not in ("H413", "H414"):
+                raise
+            return
+        yield made
 
     def inlined(self, tensor: str) -> Start:
         """The same with what defines a tensor in place of every read of it.

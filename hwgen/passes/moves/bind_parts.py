@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from hwgen.errors import Tolerating
 from hwgen.passes.start import Start
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.tree.bind_expr import parts_to_bind
@@ -27,8 +26,5 @@ def bind_parts(start: Start, statement: str) -> Iterator[Start]:
         return
     for part in parts_to_bind(stage):
         if part != stage.value:
-            made = None
-            with Tolerating("H413"):  # A condition is no number.
-                made = start.edited(partial(Schedule.bind_expr, stage=name, expr=str(part)))
-            if made is not None:
-                yield made
+            # A condition is no number.
+            yield from start.where_legal(partial(Schedule.bind_expr, stage=name, expr=str(part)))

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from hwgen.errors import Tolerating
 from hwgen.passes.start import Start
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.tree.distributing import shifted
@@ -17,9 +16,5 @@ from hwgen.polyhedral.tree.distributing import shifted
 def distribute(start: Start, statement: str) -> Iterator[Start]:
     """With the sum of a statement in two parts, where it is such a sum."""
     name = start.stages[statement]
-    made = None
     if shifted(start.schedule.state.stage[name].value) is not None:
-        with Tolerating("H413"):
-            made = start.edited(partial(Schedule.distribute, stage=name))
-    if made is not None:
-        yield made
+        yield from start.where_legal(partial(Schedule.distribute, stage=name))

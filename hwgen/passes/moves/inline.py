@@ -7,10 +7,11 @@ leaves what is between nowhere.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
-from hwgen.errors import Tolerating
 from hwgen.passes.moves.operations import fits_one
 from hwgen.passes.start import Start
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.expression import Access, walk
 
 
@@ -29,10 +30,7 @@ def inline(start: Start, statement: str) -> Iterator[Start]:
             continue
         if any(s.accumulates for s in writers) or readers[0].ordered:
             continue
-        made = None
-        with Tolerating("H413"):
-            made = start.inlined(tensor)
-        if made is not None:
+        for made in start.where_legal(partial(Schedule.compute_inline, stage=tensor)):
             reading = (s for s in made.workload.statements if s.name == readers[0].name)
             if any(fits_one(s.value, start.hardware) for s in reading):
                 yield made

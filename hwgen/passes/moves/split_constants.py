@@ -29,7 +29,7 @@ def split_constants(start: Start, statement: str) -> Iterator[Start]:
                 if len(steps) > 1:
                     new = str(_added(left, steps))
                     edit = partial(Schedule.rewrite_expr, stage=name, expr=str(part), new=new)
-                    yield start.edited(edit)
+                    yield from start.where_legal(edit)  # Sums of floats have an order.
                     return
             case _:
                 pass

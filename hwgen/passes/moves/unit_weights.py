@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from hwgen.errors import Tolerating
 from hwgen.passes.start import Start
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.semantics import adding, written
@@ -21,12 +20,9 @@ from hwgen.spec.hardware import HardwareSpec
 def unit_weights(start: Start, statement: str) -> Iterator[Start]:
     """With what a statement reads multiplied by weights of the type that units take."""
     dtype = weight_type(start.hardware)
-    made = None
     if dtype:
-        with Tolerating(("H413", "H414")):
-            made = start.edited(partial(Schedule.weigh, stage=start.stages[statement], dtype=dtype))
-    if made is not None:
-        yield made
+        stage = start.stages[statement]
+        yield from start.where_legal(partial(Schedule.weigh, stage=stage, dtype=dtype))
 
 
 def weight_type(hardware: HardwareSpec) -> str:
