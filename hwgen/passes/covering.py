@@ -48,12 +48,13 @@ def compile_covered(
         HwgenError: `refused` where there is none; of blocks that no call computes, why a form is
             refused.
     """
-    if not all_known(start.workload, start.hardware):
-        raise refused
     first = _without_repeats(start) if refused.code == UNMADE else start
+    # Without some operation there is none; why, the form without repeats tells.
+    able = all_known(start.workload, start.hardware)
+    forms = _forms(first) if able else iter((first,))
     found: list[Kernel] = []
     reasons: list[HwgenError] = []
-    for form in islice(_forms(first), COMPILED):
+    for form in islice((f for f in forms if f is not start), COMPILED):
         with Tolerating(REFUSALS) as tolerated:
             found.append(units(form))
             continue
@@ -75,8 +76,8 @@ def _forms(start: Start) -> Iterator[Start]:
             continue
         seen.add(form.workload.statements)
         about = _uncovered(form, covered)
-        if about is None and form.edits:
-            fewest = len(form.edits)
+        if about is None:
+            fewest = len(form.edits) if form is not start else None
             yield form
         elif about and form.stages.get(about):
             waiting += (made for move in MOVES for made in move(form, about))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import hwgen
 from hwgen.codegen.nodes import Code, calls
 from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError
@@ -145,3 +146,25 @@ def test_a_transpose_of_what_another_phase_leaves_is_no_block() -> None:
     compiled = compile_kernel(workload, _chip("hw_specs/vtcm_two_banks.yaml"), options=QUICK)
     assert _inlined(compiled) == ["u"]
     examine(compiled, draw_inputs(workload, 1), ENGINE)
+
+
+def test_what_no_calls_compute_is_named_not_a_copy_before_it() -> None:
+    """The copy could be inlined; that nothing computes the last statement is the reason."""
+    workload = hwgen.workload(
+        "named",
+        tensors={
+            "a": "float32[9, 16]", "b": "float32[6, 16]", "s": "float32[9, 6]",
+            "h": "float32[9, 6]", "d": "float32[6, 24]", "t": "float32[9, 24]",
+            "y": "float32[9, 24]",
+        },
+        compute=[
+            "s[i, j] += a[i, r] * b[j, r]",
+            "h[i, j] = s[i, j]",
+            "t[i, k] += h[i, j] * d[j, k]",
+            "y[i, k] = exp(min(t[i, k], 0))",
+        ],
+    )  # fmt: skip
+    with pytest.raises(HwgenError) as caught:
+        compile_workload(workload, hwgen.load_hardware("npu_shared_buffer"))
+    assert caught.value.code == "H301"
+    assert "min(t[i, k], 0)" in str(caught.value)

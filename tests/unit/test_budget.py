@@ -18,7 +18,7 @@ BUDGET = {
     "codegen": 19525,
     "model": 10856,
     "network": 5933,
-    "passes": 5856,
+    "passes": 5857,
     "polyhedral": 23120,
     "report": 3503,
     "spec": 11358,
