@@ -49,12 +49,12 @@ def compile_covered(
             refused.
     """
     first = _without_repeats(start) if refused.code == UNMADE else start
-    # Without some operation there is none; why, the form without repeats tells.
     able = all_known(start.workload, start.hardware)
-    forms = _forms(first) if able else iter((first,))
+    forms = [*islice(_forms(first), COMPILED)] if able else []
     found: list[Kernel] = []
     reasons: list[HwgenError] = []
-    for form in islice((f for f in forms if f is not start), COMPILED):
+    # Where there is none, what the one without repeats is refused for tells more.
+    for form in (f for f in forms or [first] if f is not start):
         with Tolerating(REFUSALS) as tolerated:
             found.append(units(form))
             continue
