@@ -279,3 +279,13 @@ def test_build_files_name_every_source() -> None:
     parts = [part("a"), part("b")]
     for text in (makefile(parts, 99), cmake_file(parts, 99)):
         assert all(f"{n}{end}" in text for n in "ab" for end in (".c", "_weights.c"))
+
+
+def test_a_stub_leaves_to_c_what_is_its_own() -> None:
+    """Constants of C's own headers, which helpers of a kernel use."""
+    text = "int f(int a) { return a == INT32_MIN ? vendor(a, MODE) : NAN; }\n"
+    header = stub([("k.c", text)], "vendor.h", "chip.yaml")
+    assert "MODE" in header
+    assert "vendor" in header
+    assert "INT32_MIN" not in header
+    assert "NAN" not in header
