@@ -34,7 +34,7 @@ from hwgen.spec.typecheck import integer_range, is_float
 OUT, IN, PLACE = "ij", "rs", "hv"
 """Loops over outputs, within a window, and over the padded image."""
 
-SUMMED = 16
+SUMMED = 32
 """Channels from which on weights are laid out for sums along them: with fewer, kernels run along
 the results, and would lay them out again in every call."""
 
