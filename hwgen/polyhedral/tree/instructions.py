@@ -249,12 +249,24 @@ class _Block:
             case Call("select", (condition, Const(0 | 1), Const(0 | 1))):
                 self._value(condition)
                 return
+            case Call("select", (condition, yes, no)):
+                self._value(condition)
+                self._either(yes, no)
             case _:
-                pass
-        for part in children(value):
-            self._value(part)
+                for part in children(value):
+                    self._value(part)
         if depth:
             self._add(self._each(value), depth)
+
+    def _either(self, yes: Expr, no: Expr) -> None:
+        """Count what both of two values take, and half of what one of them takes alone."""
+        both = {*walk(yes)} & {*walk(no)}
+        for part in (p for side in (yes, no) for p in walk(side) if p in both):
+            self._value(part)
+        before = self.count
+        self._value(yes)
+        self._value(no)
+        self.count -= (self.count - before) / 2
 
     def _address(self, access: Access) -> None:
         """Note an array's address, and count what its indices take beside steps."""
