@@ -258,6 +258,13 @@ def test_directives_of_several_lines_call_nothing() -> None:
     assert "__B__" not in found
 
 
+def test_limits_of_stdint_are_no_constants_of_the_vendor() -> None:
+    text = "int32_t f(int32_t x) { return x == INT32_MIN ? LOWEST : x; }"
+    found = stub([("k", text)], "v.h", "a")
+    assert "  LOWEST," in found.splitlines()
+    assert "INT32_MIN" not in found
+
+
 def test_only_a_vendors_headers_get_a_stub() -> None:
     includes = ["<stdlib.h>", '"chip.h"', "<vendor/chip.h>", '"../mine.h"', "<omp.h>"]
     assert vendor_headers(includes) == ["chip.h", "vendor/chip.h"]
