@@ -58,26 +58,34 @@ def _of_its_kind(chip: HardwareSpec, workload: Workload) -> bool:
     )
 
 
-REFUSED = {
-    # What comes out of its accumulators is scaled and saturated: nothing narrows without, and
-    # nothing but products comes in.
-    ("gemmini", name): "H301"
-    for name in (
-        "add",
-        "conv2d",
-        "conv2d_requant",
-        "depthwise_conv2d",
-        "gemm",
-        "gemm_requant",
-        "matvec",
-        "relu",
-    )
-} | {
-    # Their intrinsics multiply, add and cut off below zero alone.
-    (chip, name): "H301"
-    for chip in ("x86_avx2", "x86_avx512")
-    for name in ("attention", "layernorm")
-}
+REFUSED = (
+    {
+        # What comes out of its accumulators is scaled and saturated: nothing narrows without, and
+        # nothing but products comes in.
+        ("gemmini", name): "H301"
+        for name in (
+            "add",
+            "conv2d",
+            "conv2d_requant",
+            "depthwise_conv2d",
+            "gemm",
+            "gemm_requant",
+            "matvec",
+            "relu",
+        )
+    }
+    | {
+        # Their intrinsics multiply, add and cut off below zero alone.
+        (chip, name): "H301"
+        for chip in ("x86_avx2", "x86_avx512")
+        for name in ("attention", "layernorm")
+    }
+    | {
+        # Its products are of uint8 by int8, and nothing brings in int8 but constant weights.
+        ("x86_vnni", name): "H301"
+        for name in ("add", "conv2d", "conv2d_requant", "depthwise_conv2d", "gemm_requant", "relu")
+    }
+)
 """Workloads of a chip's kind of numbers that it has no calls for, with the error that says so."""
 PAIRS = tuple(
     (chip, workload)

@@ -27,7 +27,7 @@ _TYPES = words(
 )  # fmt: skip
 _WORDS = words(
     ["if else for while do return break continue switch case default goto sizeof true false NULL "
-     "typedef union enum _Alignas _Static_assert INFINITY NAN INT64_C INT32_MIN"]
+     "typedef union enum _Alignas _Static_assert INFINITY NAN INT64_C INT32_MIN INT64_MIN"]
 )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ TYPES: dict[str, dict[str, str]] = {
     "vtcm_two_banks": FLOATS,
     "x86_avx2": FLOATS,
     "x86_avx512": FLOATS,
+    "x86_vnni": {"a": "uint8", "OUT": "int32"},
 }
 """What to say for each chip; the files' own types are int8 and int32."""
 SIZES = {

@@ -62,6 +62,7 @@ CHIPS = {
     "vtcm_two_banks": Vendor(),
     "x86_avx2": processor("-mavx2", "-mfma"),
     "x86_avx512": processor("-mavx512f", "-mfma"),
+    "x86_vnni": processor("-mavx512f", "-mavx512vnni"),
 }
 FOLDERS = (ROOT / "workloads", ROOT / "workloads" / "quantised")
 WORKLOADS = [p for folder in FOLDERS for p in sorted(folder.glob("*.yaml"))]

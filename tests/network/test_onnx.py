@@ -120,13 +120,11 @@ FORMS = [
 def test_units_take_products_of_bytes(
     x: str, w: str, point: int, product: bool, tmp_path: Path
 ) -> None:
-    """With any signs, and zero points that leave the weights in int8."""
+    """With any signs and zero points: what does not fit into int8 is taken out of the product."""
     path = quantised(tmp_path / "net.onnx", x, w, point=point, product=product)
     net = compile_model(path, "vta")
     (step,) = net.layers
-    assert layer_figures(net, step).macs_on_units == (
-        0 if (w, point) == ("int8", 120) else step.layer.macs
-    )
+    assert layer_figures(net, step).macs_on_units == step.layer.macs
     assert str(net.compare(4)) == "equal to onnx's reference evaluator: 1 layers on 4 inputs"
 
 

@@ -93,7 +93,7 @@ def kernel_of(schedule: Schedule, seed: int) -> tuple[Code, Kernel]:
 
 @pytest.mark.parametrize(
     ("spec", "target", "count"),
-    [(CPU, HOST, 20), pytest.param(CUDA, SHIM, 30, marks=THOROUGH)],
+    [(CPU, HOST, 20), pytest.param(CUDA, SHIM, 50, marks=THOROUGH)],
     ids=["cpu", "cuda"],
 )
 def test_random_chains(spec: Path, target: Target, count: int) -> None:

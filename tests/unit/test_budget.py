@@ -19,7 +19,7 @@ BUDGET = {
     "model": 10856,
     "network": 5933,
     "passes": 5857,
-    "polyhedral": 23120,
+    "polyhedral": 23132,
     "report": 3503,
     "spec": 11358,
     "verify": 3634,

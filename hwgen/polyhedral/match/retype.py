@@ -48,12 +48,11 @@ class Retyper:
 
     def _with_others(self, change: Change, result: str) -> Change:
         """Every other tensor of another kind in the type of the results."""
-        named = {n for n, _ in change.tensors}
-        views = set(self.scop.view)
+        kept = {n for n, _ in change.tensors} | set(self.scop.view)
         others = tuple(
             (t.name, result)
             for t in self.scop.workload.tensors
-            if t.name not in named and t.name not in views and is_float(t.dtype) != is_float(result)
+            if t.name not in kept and is_float(t.dtype) != is_float(result)
         )
         return replace(change, tensors=(*change.tensors, *others))
 
@@ -81,13 +80,9 @@ class Retyper:
     def _changed(self, statement: ScopStatement, change: Change) -> Workload | None:
         """The workload after the change; None where that is ill typed."""
         old = self.scop.workload
-        dtypes = dict(change.tensors)
+        dtypes = self._dtypes(change)
         if set(dtypes) - set(old.tensor):
             return None
-        for view in self.scop.views:  # What rearranges an input has its type.
-            source = shown(self.scop, view.tensor)
-            if source in dtypes:
-                dtypes[view.tensor] = dtypes[source]
         if all(old.tensor[n].dtype == d for n, d in dtypes.items()) and change.new is None:
             return None
         tensors = tuple(replace(t, dtype=dtypes.get(t.name, t.dtype)) for t in old.tensors)
@@ -108,6 +103,12 @@ class Retyper:
             return None
         return replace(old, tensors=tensors, statements=statements)
 
+    def _dtypes(self, change: Change) -> dict[str, str]:
+        """New types by tensor: what rearranges an input has its type."""
+        dtypes = dict(change.tensors)
+        sources = {view.tensor: shown(self.scop, view.tensor) for view in self.scop.views}
+        return dtypes | {n: dtypes[s] for n, s in sources.items() if s in dtypes}
+
     @staticmethod
     def _rewritten(source: Statement, change: Change) -> Statement:
         if change.old is None or change.new is None:
@@ -118,13 +119,12 @@ class Retyper:
         """`declare a and b as int8 and c as int32`."""
         groups: dict[str, list[str]] = {}
         declared = self.scop.workload.tensor
-        for name, dtype in change.tensors:
+        for name, dtype in self._dtypes(change).items():
             if declared[name].dtype != dtype:
                 groups.setdefault(dtype, []).append(name)
         parts = [f"{_listed(names)} as {dtype}" for dtype, names in groups.items()]
         told = [f"declare {_listed(parts)}"] if parts else []
-        if change.new is not None:
-            told.append(f"write `{change.new}`")
+        told += [f"write `{change.new}`"] if change.new is not None else []
         return " and ".join(told)
 
 

@@ -258,6 +258,13 @@ def test_directives_of_several_lines_call_nothing() -> None:
     assert "__B__" not in found
 
 
+def test_limits_of_stdint_are_no_constants_of_the_vendor() -> None:
+    text = "int32_t f(int32_t x) { return x == INT32_MIN ? LOWEST : x; }"
+    found = stub([("k", text)], "v.h", "a")
+    assert "  LOWEST," in found.splitlines()
+    assert "INT32_MIN" not in found
+
+
 def test_only_a_vendors_headers_get_a_stub() -> None:
     includes = ["<stdlib.h>", '"chip.h"', "<vendor/chip.h>", '"../mine.h"', "<omp.h>"]
     assert vendor_headers(includes) == ["chip.h", "vendor/chip.h"]
@@ -279,13 +286,3 @@ def test_build_files_name_every_source() -> None:
     parts = [part("a"), part("b")]
     for text in (makefile(parts, 99), cmake_file(parts, 99)):
         assert all(f"{n}{end}" in text for n in "ab" for end in (".c", "_weights.c"))
-
-
-def test_a_stub_leaves_to_c_what_is_its_own() -> None:
-    """Constants of C's own headers, which helpers of a kernel use."""
-    text = "int f(int a) { return a == INT32_MIN ? vendor(a, MODE) : NAN; }\n"
-    header = stub([("k.c", text)], "vendor.h", "chip.yaml")
-    assert "MODE" in header
-    assert "vendor" in header
-    assert "INT32_MIN" not in header
-    assert "NAN" not in header
