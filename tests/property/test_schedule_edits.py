@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hwgen import HwgenError, Schedule
+from hwgen.polyhedral.tree.bind_expr import parts_to_bind
 from hwgen.spec.workload import Workload
 from tests.unit.tree.interpreter import Machine, TooLongError, values
 from tests.unit.tree.toy import chip, make
@@ -75,7 +76,27 @@ def kind(s: Schedule, data: st.DataObject) -> object:
     return getattr(s, chosen.kind)(loop(s, data))
 
 
+def part(s: Schedule, data: st.DataObject, name: str) -> str:
+    """A part of a stage's value; a number where it has none."""
+    found = parts_to_bind(s.state.stage[name]) if name in s.state.stage else []
+    return pick(data, tuple(map(str, found)) or ("1",))
+
+
+def bind_part(s: Schedule, data: st.DataObject) -> object:
+    name = stage(s, data)
+    return s.bind_expr(name, part(s, data, name))
+
+
+def rewrite_part(s: Schedule, data: st.DataObject) -> object:
+    name = stage(s, data)
+    old = part(s, data, name)
+    return s.rewrite_expr(name, old, f"({old}) * 3 - ({old}) - ({old})")
+
+
 EDITS: dict[str, Edit] = {
+    "bind_expr": bind_part,
+    "rewrite_expr": rewrite_part,
+    "distribute": lambda s, d: s.distribute(stage(s, d)),
     "split": lambda s, d: s.split(loop(s, d), factor=small(d)),
     "nparts": lambda s, d: s.split(loop(s, d), nparts=small(d)),
     "fuse": lambda s, d: s.fuse(loop(s, d), loop(s, d)),
