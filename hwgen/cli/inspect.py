@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -61,13 +62,6 @@ def explain(
     as_json: bool = False,
 ) -> None:
     """Print every statement against every intrinsic, bound as `generate` binds them."""
-    from hwgen.pipeline import compile_kernel
-    from hwgen.polyhedral import isl
-    from hwgen.polyhedral.match.explain import explain as explain_matches
-    from hwgen.polyhedral.match.matching import match
-    from hwgen.polyhedral.match.select import select
-    from hwgen.polyhedral.phases import split_phases
-    from hwgen.polyhedral.scop import build_scop
     from hwgen.spec.load import load_hardware
 
     request = resolve(spec, [workload], settings, dtypes)
@@ -77,23 +71,7 @@ def explain(
     if hardware.processor is not None and not hardware.units:
         _explain_processor(loaded, hardware, as_json=as_json)
         return
-    if len(split_phases(loaded)) > 1:
-        _show(_explain_phases(loaded, hardware), hardware, loaded, as_json=as_json)
-        return
-    chosen, problem = None, None
-    with isl.bounded():
-        scop = build_scop(loaded)
-        try:
-            chosen = match(scop, select(scop, hardware))[0]
-        except HwgenError as error:
-            problem = error
-    if chosen is not None:
-        try:
-            chosen = compile_kernel(loaded, hardware).match
-        except HwgenError as error:  # The first match stays: it is not what prevents a kernel.
-            problem = error
-    found = ((scop, explain_matches(scop, hardware, chosen, problem=problem)),)
-    _show(_Explained(found, problem), hardware, loaded, as_json=as_json)
+    _show(_explained(loaded, hardware), hardware, loaded, as_json=as_json)
 
 
 def _explain_processor(workload: Workload, hardware: HardwareSpec, *, as_json: bool) -> None:
@@ -128,33 +106,44 @@ def _explain_processor(workload: Workload, hardware: HardwareSpec, *, as_json: b
 
 @dataclass(frozen=True, slots=True)
 class _Explained:
-    """Each phase with its explanations; why there is no kernel; what goes through off-chip
-    memory."""
+    """Each phase with its explanations; why there is no kernel; what goes through off-chip memory;
+    the edits that say the workload otherwise, as a script."""
 
     phases: tuple[tuple[Scop, Sequence[Explanation]], ...]
     problem: HwgenError | None
     spills: tuple[Spill, ...] = ()
+    edits: str = ""
 
 
-def _explain_phases(workload: Workload, hardware: HardwareSpec) -> _Explained:
+def _explained(workload: Workload, hardware: HardwareSpec) -> _Explained:
     """Every phase's statements; where the kernel does not compile, why."""
     from hwgen.pipeline import compile_kernel
+    from hwgen.polyhedral import isl
     from hwgen.polyhedral.match.explain import explain as explain_matches
-    from hwgen.polyhedral.match.operations import Sharing
+    from hwgen.polyhedral.match.matching import match
+    from hwgen.polyhedral.match.operations import NOTHING_SHARED, Sharing
+    from hwgen.polyhedral.match.select import select
     from hwgen.polyhedral.phases import split_phases
     from hwgen.polyhedral.scop import build_scop
 
     try:
         compiled = compile_kernel(workload, hardware)
-        phases = tuple((p.scop, p.explanations) for p in compiled.account.phases)
-        return _Explained(phases, None, compiled.account.spills)
+        phases = tuple((p.scop, p.explanations) for p in compiled.parts)
+        return _Explained(phases, None, compiled.account.spills, compiled.start.trace)
     except HwgenError as error:
-        found: list[tuple[Scop, Sequence[Explanation]]] = []
-        for phase in split_phases(workload):
-            scop = build_scop(phase.workload)
+        problem = error
+    found: list[tuple[Scop, Sequence[Explanation]]] = []
+    phases = split_phases(workload)
+    for phase in phases:
+        scop, chosen = build_scop(phase.workload), None
+        sharing = NOTHING_SHARED
+        if len(phases) > 1:
             sharing = Sharing(leaves=phase.leaves, fetches=phase.takes)
-            found.append((scop, explain_matches(scop, hardware, None, sharing, error)))
-        return _Explained(tuple(found), error)
+        else:
+            with isl.bounded(), suppress(HwgenError):  # It is not what prevents a kernel.
+                chosen = match(scop, select(scop, hardware))[0]
+        found.append((scop, explain_matches(scop, hardware, chosen, sharing, problem)))
+    return _Explained(tuple(found), problem)
 
 
 def _show(
@@ -179,6 +168,8 @@ def _show(
             ok=True,
         )
         return
+    if explained.edits:
+        typer.echo(f"said otherwise, for calls to compute it:\n{explained.edits}")
     several = len(explained.phases) > 1
     for number, (scop, found) in enumerate(explained.phases):
         heading = f"phase {number}\n" if several else ""

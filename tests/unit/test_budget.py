@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "hwgen"
 BUDGET = {
     "": 918,
     "autoschedule": 2200,
-    "cli": 4484,
+    "cli": 4475,
     "codegen": 19525,
     "model": 10856,
     "network": 5933,

@@ -313,6 +313,20 @@ def test_explain_shows_bindings_and_reasons(capsys: Text) -> None:
     assert "repair: " in text
 
 
+def test_explain_shows_the_form_that_calls_compute(tmp_path: Path, capsys: Text) -> None:
+    """And the edits that lead to it."""
+    path = tmp_path / "wide.yaml"
+    path.write_text(
+        "hwgen: 1\nname: wide\ntensors: {a: 'int8[16, 16]', b: 'int8[16, 16]', "
+        "acc: 'int32[16, 16]', y: 'int8[16, 16]'}\ncompute: ['acc[m, n] += a[m, k] * b[n, k]', "
+        "'y[m, n] = int8(clip((acc[m, n] + 40000) >> 9, -128, 127))']\n"
+    )
+    assert main(["explain", "--spec", "vta", "--workload", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("said otherwise, for calls to compute it:\ns.rewrite_expr('y', ")
+    assert "cannot run" not in text
+
+
 @pytest.mark.usefixtures("project")
 def test_explain_says_why_a_chip_cannot_run_a_workload(capsys: Text) -> None:
     assert main(["explain", "--spec", "vta", "--workload", "cosine"]) == 0
