@@ -220,6 +220,7 @@ def small() -> Iterator[Workload]:
     yield gemm(1, 16, 16)
     yield half(16, 16, 16)
     yield hwgen.load_workload("gemm_scaled", {"M": 16, "N": 16, "K": 16})
+    yield hwgen.load_workload("gemm", {"M": 16, "N": 16, "K": 64}, {"a": "uint8", "OUT": "int32"})
 
 
 @pytest.mark.parametrize(
