@@ -18,7 +18,7 @@ BUDGET = {
     "codegen": 19525,
     "model": 10856,
     "network": 5933,
-    "passes": 5857,
+    "passes": 5858,
     "polyhedral": 23132,
     "report": 3503,
     "spec": 11358,

@@ -30,7 +30,5 @@ def inline(start: Start, statement: str) -> Iterator[Start]:
             continue
         if any(s.accumulates for s in writers) or readers[0].ordered:
             continue
-        for made in start.where_legal(partial(Schedule.compute_inline, stage=tensor)):
-            reading = (s for s in made.workload.statements if s.name == readers[0].name)
-            if any(fits_one(s.value, start.hardware) for s in reading):
-                yield made
+        if fits_one(readers[0].value, tensor, writers[0].value, start.hardware):
+            yield from start.where_legal(partial(Schedule.compute_inline, stage=tensor))

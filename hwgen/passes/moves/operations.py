@@ -15,9 +15,12 @@ _INSTEAD = {"-": ("+",), "negative": ("-", "*", "+"), "<<": ("*",)}
 """Operations that may be others: differences are sums, and shifts to the left are products."""
 
 
-def fits_one(value: Expr, hardware: HardwareSpec) -> bool:
-    """Whether the semantics of some intrinsic have all the operations of a value."""
-    wanted = Counter(_kinds(value))
+def fits_one(value: Expr, tensor: str, inlined: Expr, hardware: HardwareSpec) -> bool:
+    """Whether the semantics of some intrinsic have all the operations of a value in which another
+    stands for each element of a tensor."""
+    wanted, more = Counter(_kinds(value)), Counter(_kinds(inlined))
+    for _ in (n for n in walk(value) if isinstance(n, Access) and n.tensor == tensor):
+        wanted += more
     return any(
         wanted <= Counter(k for a in i.semantics for k in _kinds(a.value))
         for i in hardware.intrinsics
