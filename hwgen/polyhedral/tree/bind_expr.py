@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hwgen.polyhedral.tree.build import unique
-from hwgen.polyhedral.tree.edit import check_not_tensorized, find_stage, main_site, refuse
+from hwgen.polyhedral.tree.edit import find_uncalled, refuse, value_dtype
 from hwgen.polyhedral.tree.loop_tree import RUNNING, LoopTree, Stage, Storage, Tensor
 from hwgen.polyhedral.tree.placement import nest_beside
 from hwgen.spec.expression import Access, Const, Expr, Name, names, parts, replace_part, tensors_of
-from hwgen.spec.typecheck import ExpressionTypeError, dtype_of
-
-LOOP = "int32"
-"""The type of a loop's number in a value."""
+from hwgen.spec.typecheck import ExpressionTypeError
 
 
 def bind_expr(state: LoopTree, tensor: str, part: Expr) -> tuple[LoopTree, str]:
@@ -28,17 +25,10 @@ def bind_expr(state: LoopTree, tensor: str, part: Expr) -> tuple[LoopTree, str]:
         HwgenError: H413 where the value has no such part, or one that is no number of its own;
             H414 where there is no such stage.
     """
-    stage = find_stage(state, tensor)
-    site = main_site(state, tensor)
-    if site.block.tensorized is not None:
-        check_not_tensorized(state, site.names[-1] if site.names else tensor)
+    stage = find_uncalled(state, tensor)
     dtypes = {t.name: t.dtype for t in state.tensors}
-
-    def type_of(node: Access | Name) -> str:
-        return dtypes.get(node.tensor, "") if isinstance(node, Access) else LOOP
-
     try:
-        dtype = dtype_of(part, type_of) if part in parts_to_bind(stage) else ""
+        dtype = value_dtype(part, dtypes) if part in parts_to_bind(stage) else ""
     except ExpressionTypeError:
         dtype = ""
     if not dtype:

@@ -12,11 +12,11 @@ from math import prod
 
 from hwgen.polyhedral.tree.build import unique
 from hwgen.polyhedral.tree.copies import cache_write
-from hwgen.polyhedral.tree.edit import find_stage, refuse
+from hwgen.polyhedral.tree.edit import find_stage, refuse, value_dtype
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage, Storage, Tensor
 from hwgen.polyhedral.tree.placement import nest_beside
 from hwgen.spec.expression import Access, Binary, Const, Expr, Name, add, names
-from hwgen.spec.typecheck import dtype_of, holds
+from hwgen.spec.typecheck import holds
 
 WORD = "int32"
 """The type of sums that wrap around, so that they may be formed in any order and in parts."""
@@ -87,12 +87,9 @@ def _is_sum(state: LoopTree, stage: Stage) -> bool:
 
 def _is_word(state: LoopTree, stage: Stage, found: Shifted) -> bool:
     """Whether products with and without the number are words, and so is what it adds."""
-
-    def type_of(node: Access | Name) -> str:
-        return state.tensor[node.tensor].dtype if isinstance(node, Access) else WORD
-
+    dtypes = {t.name: t.dtype for t in state.tensors}
     products = (stage.value, Binary("*", found.element, found.factor))
-    return all(dtype_of(p, type_of) == WORD for p in products) and holds(
+    return all(value_dtype(p, dtypes) == WORD for p in products) and holds(
         WORD, found.number * prod(e for _, e in stage.reduction)
     )
 

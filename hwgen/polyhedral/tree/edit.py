@@ -21,9 +21,10 @@ from hwgen.polyhedral.tree.loop_tree import (
     sites,
 )
 from hwgen.polyhedral.tree.terms import apply
-from hwgen.spec.expression import Expr
+from hwgen.spec.expression import Access, Expr, Name
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.suggest import suggestion
+from hwgen.spec.typecheck import dtype_of
 
 
 def refuse(message: str, found: str, allowed: str, repair: str, code: str = "H413") -> HwgenError:
@@ -127,6 +128,32 @@ def check_not_tensorized(state: LoopTree, name: str) -> None:
                 "loops around the call",
                 "tensorize last",
             )
+
+
+def find_uncalled(state: LoopTree, name: str) -> Stage:
+    """The stage that defines a tensor, which is no call yet.
+
+    Raises:
+        HwgenError: H413, H414.
+    """
+    stage = find_stage(state, name)
+    site = main_site(state, name)
+    if site.block.tensorized is not None:
+        check_not_tensorized(state, site.names[-1] if site.names else name)
+    return stage
+
+
+def value_dtype(value: Expr, dtypes: Mapping[str, str]) -> str:
+    """The type of a value; `dtypes`: of the tensors in it. A loop's number is an int32.
+
+    Raises:
+        ExpressionTypeError: as `dtype_of`.
+    """
+
+    def type_of(node: Access | Name) -> str:
+        return dtypes.get(node.tensor, "") if isinstance(node, Access) else "int32"
+
+    return dtype_of(value, type_of)
 
 
 def substitute_loops(

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from hwgen.polyhedral.tree.bind_expr import parts_to_bind
-from hwgen.polyhedral.tree.edit import check_not_tensorized, find_stage, main_site, refuse
+from hwgen.polyhedral.tree.edit import find_uncalled, refuse, value_dtype
 from hwgen.polyhedral.tree.loop_tree import LoopTree
 from hwgen.spec.expression import (
     DTYPES,
@@ -28,7 +28,7 @@ from hwgen.spec.expression import (
     tensors_of,
     with_children,
 )
-from hwgen.spec.typecheck import ExpressionTypeError, dtype_of, is_float
+from hwgen.spec.typecheck import ExpressionTypeError, is_float
 
 MOST_TERMS = 64
 """Terms of a polynomial; of one with more nothing is proved."""
@@ -44,10 +44,7 @@ def rewrite_expr(state: LoopTree, tensor: str, part: Expr, new: Expr) -> LoopTre
         HwgenError: H413 where the value has no such part, or the other is not proved to be equal;
             H414 where there is no such stage.
     """
-    stage = find_stage(state, tensor)
-    site = main_site(state, tensor)
-    if site.block.tensorized is not None:
-        check_not_tensorized(state, site.names[-1] if site.names else tensor)
+    stage = find_uncalled(state, tensor)
     known = parts_to_bind(stage)
     if part not in known:
         raise refuse(
@@ -88,10 +85,7 @@ class _Proof:
     dtypes: Mapping[str, str]
 
     def type_of(self, value: Expr) -> str:
-        def of(node: Access | Name) -> str:
-            return self.dtypes.get(node.tensor, "") if isinstance(node, Access) else "int32"
-
-        return dtype_of(value, of)
+        return value_dtype(value, self.dtypes)
 
     def normal(self, value: Expr) -> str:
         """The same text for values that are the same polynomial over the same parts."""

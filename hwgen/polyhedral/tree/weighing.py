@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from hwgen.polyhedral.normal_form import without_idle_steps
 from hwgen.polyhedral.tree.build import unique
-from hwgen.polyhedral.tree.edit import check_not_tensorized, find_stage, main_site, refuse
+from hwgen.polyhedral.tree.edit import find_stage, find_uncalled, refuse
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage, Storage, Tensor
 from hwgen.spec.expression import (
     DTYPES,
@@ -57,9 +57,7 @@ def weigh(state: LoopTree, tensor: str, dtype: str) -> tuple[LoopTree, tuple[str
             allowed,
             "leave it as it is, or weigh another stage",
         )
-    site = main_site(state, tensor)
-    if site.block.tensorized is not None:
-        check_not_tensorized(state, site.names[-1] if site.names else tensor)
+    find_uncalled(state, tensor)
     dtypes = {t.name: t.dtype for t in state.tensors}
     taken = {*dtypes, *state.loop}
     supplied = {t.name for t in state.tensors if t.supplied is not None}
