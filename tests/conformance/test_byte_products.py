@@ -63,3 +63,10 @@ def test_native_c_is_equal(
     library = load_library(kernel.source.c, kernel.source.function, STRICT)
     assert getattr(library, kernel.source.function)(*pointers) == 0
     assert np.array_equal(c, np.einsum("mk,nk->mn", a, b, dtype=np.int32))
+
+
+def test_a_single_register_of_sums_is_enough() -> None:
+    """No tile of several sums fits, so that the search has no levels to look at."""
+    hardware = hwgen.load_hardware("x86_vnni", {"SUMS": 1})
+    workload = hwgen.load_workload("gemm", {"M": 2, "N": 1, "K": 5}, {"a": "uint8", "OUT": "int32"})
+    examine(compile_workload(workload, hardware), draw_inputs(workload, 0), "python")

@@ -19,7 +19,7 @@ BUDGET = {
     "model": 10856,
     "network": 5933,
     "passes": 5858,
-    "polyhedral": 23138,
+    "polyhedral": 23140,
     "report": 3503,
     "spec": 11358,
     "verify": 3634,

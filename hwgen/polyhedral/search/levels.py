@@ -82,8 +82,10 @@ def contains_levels(space: Space, tiling: Tiling) -> bool:
 
 
 def levels(space: Space) -> Iterator[Levels]:
-    """Every order and placement, each with the same tile sizes."""
+    """Every order and placement, each with the same tile sizes; none where no tile fits."""
     small = _small(space)
+    if not length(small):
+        return
     grids: dict[tuple[frozenset[str], bool], tuple[Grid, Cache]] = {}
     seen = 0
     for outer, parts in _outer(space):
