@@ -7,7 +7,7 @@ from functools import partial
 from math import inf
 
 from hwgen.autoschedule.options import Options
-from hwgen.codegen.image_layout import images_refused
+from hwgen.codegen.lower.image_uses import images_refused
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.covering import REFUSALS, UNMADE, UnitsOf, compile_covered
 from hwgen.passes.decomposing import with_padding_apart
