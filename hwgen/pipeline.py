@@ -14,6 +14,7 @@ from hwgen.passes.decomposing import with_padding_apart
 from hwgen.passes.fusing import several
 from hwgen.passes.interleaving import interleaved
 from hwgen.passes.kernel import Kernel
+from hwgen.passes.moves.signed_factors import all_signed
 from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.passes.network import CompileUnits, in_blocks, phases_may_be_faster, shared_if_better
 from hwgen.passes.phase import DEFAULTS, SearchOptions, compile_phase
@@ -198,4 +199,5 @@ def otherwise(start: Start, options: SearchOptions, refused: HwgenError) -> Kern
     from hwgen.passes.hosting import compile_beside
 
     with isl.bounded():
-        return compile_beside(start, units, refused)
+        forms = dict.fromkeys((start, all_signed(start)))
+        return min((compile_beside(f, units, refused) for f in forms), key=options.measure)

@@ -103,7 +103,7 @@ def lower_tree(
         part, program = _units(region, hardware)
         parts.append(part)
         made.append(configured(program, hardware))
-    return Lowered(tuple(parts), joined(workload, hardware, made), tuple(codes))
+    return Lowered(tuple(parts), joined(workload, hardware, state.tensor, made), tuple(codes))
 
 
 def _code(region: Region, whole: Workload | None, hardware: HardwareSpec) -> tuple[Code, Placing]:

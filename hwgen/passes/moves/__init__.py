@@ -11,11 +11,19 @@ from collections.abc import Callable, Iterator
 from hwgen.passes.moves.bind_parts import bind_parts
 from hwgen.passes.moves.distribute import distribute
 from hwgen.passes.moves.inline import inline
+from hwgen.passes.moves.signed_factors import signed_factors
 from hwgen.passes.moves.split_constants import split_constants
 from hwgen.passes.moves.unit_weights import unit_weights
 from hwgen.passes.start import Start
 
 Move = Callable[[Start, str], Iterator[Start]]
 
-MOVES: tuple[Move, ...] = (inline, split_constants, distribute, bind_parts, unit_weights)
+MOVES: tuple[Move, ...] = (
+    inline,
+    split_constants,
+    distribute,
+    signed_factors,
+    bind_parts,
+    unit_weights,
+)
 """All of them, those first that need the fewest calls."""
