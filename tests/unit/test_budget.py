@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "hwgen"
 
 BUDGET = {
     "": 918,
-    "autoschedule": 2200,
+    "autoschedule": 2340,
     "cli": 4475,
     "codegen": 19525,
     "model": 10856,
