@@ -117,13 +117,12 @@ def _edited(start: Start, units: UnitsOf, options: SearchOptions, refused: Hwgen
 
 
 def _cycles_of_processor(start: Start) -> float:
-    """What a processor takes for all of a workload, as it is written; infinite without one."""
+    """What a processor takes for all of a workload; infinite without one."""
     if start.hardware.processor is None:
         return inf
-    from hwgen.polyhedral.tree.cost import estimate_nest
+    from hwgen.passes.hosting import processor_cycles
 
-    schedule = start.schedule
-    return estimate_nest(schedule.resolved, schedule.homes, start.hardware).cycles
+    return processor_cycles(start.schedule)
 
 
 def _as_it_is(start: Start, options: SearchOptions) -> Kernel:
