@@ -17,7 +17,7 @@ BUDGET = {
     "cli": 4475,
     "codegen": 19525,
     "model": 10856,
-    "network": 5890,
+    "network": 5868,
     "passes": 5858,
     "polyhedral": 23140,
     "report": 3503,
