@@ -148,12 +148,19 @@ def summary_lines(net: Network) -> list[str]:
     lines = [
         f"arena: {arena.bytes:,} bytes, {arena.gap:,} above the {arena.bound:,} that are live at "
         "one step",
+        *_kept(net),
         f"weights: {net.weights.bytes:,} bytes",
     ]
     if code is not None:
         flags = " ".join(("-Os", *user_flags()))
         lines.append(f"code: {sum(code.values()):,} bytes, compiled here with {flags}")
     return lines
+
+
+def _kept(net: Network) -> list[str]:
+    steps = [step for step in net.layers if net.plan.buffer[step.layer.output[1]] in net.plan.kept]
+    numbers = ", ".join(str(step.number) for step in steps)
+    return [f"outputs that stay in the chip's layout: layers {numbers}"] if steps else []
 
 
 def report_text(net: Network) -> str:
