@@ -81,16 +81,17 @@ def emit_firmware(
     hardware: HardwareSpec,
     workload: Workload,
     compiled_in: frozenset[str] = frozenset(),
+    kept: frozenset[str] = frozenset(),
 ) -> FirmwareSource:
     """The kernel as C in a workspace of the caller's; `compiled_in`: constants whose values are in
-    a file of their own.
+    a file of their own; `kept`: as of a `HostPlan`.
 
     Raises:
         HwgenError: as `emit`; H042 where a processor beside the units does a part, and iterations
             of it that run at once allocate each for itself.
     """
     plan, written = (
-        in_workspace(p, hardware, compiled_in) for p in _plans(program, hardware, workload)
+        in_workspace(p, hardware, compiled_in) for p in _plans(program, hardware, workload, kept)
     )
     summary = f"{plan.name}: {workload.name} on {hardware.name}, for firmware."
     vendor = emit_vendor(written, hardware, summary)
@@ -100,14 +101,17 @@ def emit_firmware(
 
 
 def _plans(
-    program: Program, hardware: HardwareSpec, workload: Workload
+    program: Program,
+    hardware: HardwareSpec,
+    workload: Workload,
+    kept: frozenset[str] = frozenset(),
 ) -> tuple[HostPlan, HostPlan]:
     """Of the program, and of the same with its C loops written out."""
     _check(program, hardware)
     check_kernel(program)
     reserved = reserved_words(hardware)
-    written = host_plan(written_out(program, hardware), workload, reserved, hardware)
-    return host_plan(program, workload, reserved, hardware), written
+    written = host_plan(written_out(program, hardware), workload, reserved, hardware, kept)
+    return host_plan(program, workload, reserved, hardware, kept), written
 
 
 def _source(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from hwgen.codegen.c_names import C_TYPES, comment, indent
 from hwgen.codegen.host_plan import HostPlan, workspace_rule
+from hwgen.codegen.packing import clears
 from hwgen.codegen.program import Program
 from hwgen.codegen.storages import Image
 from hwgen.spec.expression import DTYPES
@@ -265,6 +266,11 @@ def _unpacks(plan: HostPlan, execution: Execution, images: Sequence[Image]) -> l
         for i in outputs
         if i.name not in plan.direct
     ]
+    unpack += [
+        f"{plan.name}_clear_{plan.identifiers[i.name]}({plan.staging(i)});"
+        for i in outputs
+        if clears(plan, i)
+    ]
     if unpack and execution.fails:
         unpack = ["if (status == 0) {", *indent(unpack), "}"]
     return [*copies, *unpack]
@@ -364,8 +370,15 @@ def contract(plan: HostPlan, failure: str) -> list[str]:
         room = workspace_rule(plan.name, own.pointer, own.bytes)
     reads = ", ".join(shape(t) for t in plan.inputs if not plan.compiled_in(t.name))
     writes = ", ".join(shape(t) for t in plan.outputs)
+    kept = [
+        f" * But {plan.identifiers[i.tensor]} is the chip's image of it, {C_TYPES[i.dtype]} of "
+        f"{''.join(f'[{n}]' for n in i.outer + i.lanes)}, 0 outside of the tensor."
+        for i in plan.program.images
+        if i.tensor in plan.kept
+    ]
     return [
         f"/* Reads {reads or 'nothing'}; writes {writes}; all row-major.",
+        *kept,
         *_borrowed(plan),
         *room,
         f" * Returns 0{f', or non-zero when {failure}' if failure else ''}. */",

@@ -55,8 +55,9 @@ class HostPlan:
     reads and writes where the host has them; the others have a buffer of the device's.
     `workspace`: None where what is staged comes from the heap. `index`: the C type of offsets.
     `between`: tensors that units and a processor hand to each other, in their own order.
-    `supplied`: inputs that the kernel itself has. `aligns`: by image the bytes of which it begins
-    at a multiple where the chip reads or writes it.
+    `supplied`: inputs that the kernel itself has. `kept`: tensors whose arrays the caller has as
+    the chip's images of them, with 0 outside of the tensor. `aligns`: by image the bytes of which
+    it begins at a multiple where the chip reads or writes it.
     """
 
     program: Program
@@ -70,6 +71,7 @@ class HostPlan:
     index: str = "int64_t"
     between: tuple[Tensor, ...] = ()
     supplied: tuple[Tensor, ...] = ()
+    kept: frozenset[str] = frozenset()
     aligns: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @property
@@ -226,7 +228,11 @@ class HostPlan:
 
 
 def host_plan(
-    program: Program, workload: Workload, reserved: Reserved, hardware: HardwareSpec
+    program: Program,
+    workload: Workload,
+    reserved: Reserved,
+    hardware: HardwareSpec,
+    kept: frozenset[str] = frozenset(),
 ) -> HostPlan:
     """Names and parameters of the kernel's C functions; `reserved` words name nothing of ours.
 
@@ -243,8 +249,11 @@ def host_plan(
     between = tuple(tensors[a.name] for a in program.between)
     theirs = {*program.inputs, *program.outputs, *(t.name for t in between)}
     same = (i for i in program.images if i.tensor in theirs and i.role != "temporary")
-    plain = (i.name for i in same if i.is_tensor(tensors[i.tensor].dtype, tensors[i.tensor].shape))
-    direct = in_place.union(plain)
+    direct = in_place.union(
+        i.name
+        for i in same
+        if i.tensor in kept or i.is_tensor(tensors[i.tensor].dtype, tensors[i.tensor].shape)
+    )
     shared = (i for i in program.images if hardware.reaches(i.memory))
     return HostPlan(
         program,
@@ -256,6 +265,7 @@ def host_plan(
         resident=in_place.union(i.name for i in shared),
         between=between,
         supplied=program.supplied(workload),
+        kept=kept,
         aligns=_aligns(program, hardware),
     )
 

@@ -20,9 +20,24 @@ from hwgen.spec.workload import Tensor
 
 def packing(plan: HostPlan, helpers: Helpers) -> list[str]:
     """One static function per image that the kernel's function packs or unpacks:
-    `NAME_fill_IMAGE` for inputs, `NAME_unpack_IMAGE` for outputs."""
+    `NAME_fill_IMAGE` for inputs, `NAME_unpack_IMAGE` for outputs, and `NAME_clear_IMAGE` for those
+    outputs that the caller has as images."""
     elsewhere = (*plan.packed_tensors, *plan.supplied) if plan.workspace else ()
-    return packing_of(plan, helpers, [t for t in plan.tensors if t not in elsewhere])
+    lines = packing_of(plan, helpers, [t for t in plan.tensors if t not in elsewhere])
+    tensors = {t.name: t for t in plan.outputs}
+    for image in plan.program.images:
+        if clears(plan, image):
+            made = _Packing(plan, image, tensors[image.tensor], helpers, clears=True)
+            lines += [*made.function(), ""]
+    return lines
+
+
+def clears(plan: HostPlan, image: Image) -> bool:
+    """Whether the host clears what lies outside of the tensor in an image that its caller has."""
+    tensor = next((t for t in plan.outputs if t.name == image.tensor), None)
+    if tensor is None or image.role != "output" or image.tensor not in plan.kept:
+        return False
+    return _Packing(plan, image, tensor, Helpers(plan.name, {}), clears=True).guarded
 
 
 def packing_of(plan: HostPlan, helpers: Helpers, tensors: Sequence[Tensor]) -> list[str]:
@@ -58,10 +73,19 @@ def packing_instructions(plan: HostPlan, costs: Instructions) -> dict[str, float
 
 
 class _Packing:
-    """The loop nest over one image's positions."""
+    """The loop nest over one image's positions. `clears`: it leaves the elements as they are, and
+    puts 0 outside of the tensor."""
 
-    def __init__(self, plan: HostPlan, image: Image, tensor: Tensor, helpers: Helpers) -> None:
-        self.plan, self.image, self.tensor = plan, image, tensor
+    def __init__(
+        self,
+        plan: HostPlan,
+        image: Image,
+        tensor: Tensor,
+        helpers: Helpers,
+        *,
+        clears: bool = False,
+    ) -> None:
+        self.plan, self.image, self.tensor, self.clears = plan, image, tensor, clears
         extents = image.outer + image.lanes or (1,)
         # Unit loops vanish; the innermost remains so that there always is a loop.
         kept = [d for d, n in enumerate(extents) if n > 1] or [len(extents) - 1]
@@ -82,7 +106,7 @@ class _Packing:
 
     @property
     def packs(self) -> bool:
-        return self.image.role == "input"
+        return self.clears or self.image.role == "input"
 
     def function(self) -> list[str]:
         self._join()
@@ -92,12 +116,14 @@ class _Packing:
         of = "".join(f"[{n}]" for n in tensor.shape)
         positions = ", ".join(f"p{d}" for d in range(len(image.outer + image.lanes)))
         element, image_element = C_TYPES[tensor.dtype], C_TYPES[image.dtype]
-        name, verb = self.plan.name, "fill" if self.packs else "unpack"
-        pad = f"; {image.fill} outside" if self.packs and self._guarded() else ""
+        name = self.plan.name
+        verb = "clear" if self.clears else "fill" if self.packs else "unpack"
+        pad = f"; {image.fill} outside" if self.packs and self.guarded else ""
         what = f"{image.name}{shape} at ({positions}) holds {tensor.name}{of} at ({at}){pad}."
         if image.supplied is not None:
             where = f"{image.name}{shape} at ({positions})"
             what = f"{where} holds {image.supplied} where ({at}) is inside of {of}{pad}."
+        if self.clears or image.supplied is not None:
             arguments = f"{image_element} *to"
         elif self.packs:
             arguments = f"const {element} *from, {image_element} *to"
@@ -163,7 +189,9 @@ class _Packing:
             "}",
         ]
 
-    def _guarded(self) -> bool:
+    @property
+    def guarded(self) -> bool:
+        """Whether some position may lie outside of the tensor."""
         return any(self._conditions(k) for k in range(len(self.index)))
 
     def _conditions(self, k: int) -> list[str]:
@@ -262,6 +290,9 @@ class _Packing:
                 return [*lines, advance]
         guard = " && ".join(conditions)
         head = self._for(variable, integer(extent))
+        if self.clears:
+            cleared = [head, f"  if (!({guard}))", f"    to[{variable}] = 0;"]
+            return [*(cleared if guard else []), advance]
         if self.packs:
             read = f"from[{self._offset()}]"
             value = self._moved(read) if own is None else self._constant(own)
@@ -315,6 +346,8 @@ class _Packing:
 
     def _copy(self, base: str, count: str, begin: int = 0) -> list[str]:
         """Copy so many elements, to the image's from `begin` on."""
+        if self.clears:
+            return []
         element = C_TYPES[self.tensor.dtype]
         to = f"to + {begin}" if begin else "to"
         source, target = (f"from[{base}]", to) if self.packs else ("from", f"to[{base}]")

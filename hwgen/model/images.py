@@ -93,6 +93,17 @@ def unpack(
     return np.reshape(flat[coverage], shape)
 
 
+def held(image: Image, shape: tuple[int, ...]) -> Offsets:
+    """For each position of an image, the flat offset of the tensor's element that it holds; -1
+    outside."""
+    whole = _shape(image)
+    found = np.empty(whole, np.int64)
+    for start, stop in _blocks(whole):
+        offsets, inside = _offsets(image, shape, start, stop)
+        found[start:stop] = np.where(inside, offsets, -1)
+    return found.ravel()
+
+
 @lru_cache(maxsize=64)
 def _coverage(image: Image, shape: tuple[int, ...]) -> Offsets:
     """For each element of the tensor, the flat position that holds it."""

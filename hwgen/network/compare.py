@@ -1,9 +1,9 @@
-"""A network against the model's own runtime, layer by layer: which layer differs first."""
+"""A network against its model's own runtime, layer by layer: which layer differs first."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ from hwgen.model.reference import run_reference
 from hwgen.network.bounds import layer_bound
 from hwgen.network.compiled import Network
 from hwgen.network.packages import needed
-from hwgen.network.steps import Plan, Step
+from hwgen.network.steps import Step
 from hwgen.polyhedral.schedule.requested import unfit
 from hwgen.spec.typecheck import is_float
 from hwgen.verify.compare import outside
@@ -24,7 +24,6 @@ from hwgen.verify.rounding import Bounded
 
 Arrays = Mapping[str, Array]
 Runtime = Callable[[Arrays], Arrays]
-RUNTIME = "tflite-micro"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class Comparison:
 
     samples: int
     layers: int
-    runtime: str = RUNTIME
+    runtime: str
     unbounded: int = 0
 
     def __str__(self) -> str:
@@ -56,97 +55,125 @@ def compare(net: Network, samples: int = 4, runtime: Runtime | None = None) -> C
         HwgenError: H805 naming the first layer that differs; H802 without the runtime's package; as
             a call of the network; H050 a runtime that gives no tensor of the model.
     """
-    if runtime is None and net.plan.graph.format == "onnx":
-        from hwgen.network.onnx_runtime import compare_onnx
-
-        return compare_onnx(net, samples)
-    run, name = (runtime, "the runtime") if runtime else (_Interpreter(net).run, RUNTIME)
+    graph = net.plan.graph
+    begin, name = _beside(net, runtime)
     compared: set[str] = set()
+    unbounded = 0
     for n in range(samples):
-        inputs = net.draw(n, extremes=2 * n >= samples)
-        wanted = run(inputs)
-        compared |= wanted.keys()
-        different = _first_difference(net, wanted, inputs)
-        if different:
-            found = f"{different}, on input {n} of {samples}"
-            raise differs(net, name, found, "the same numbers in every layer")
-    if not compared & net.plan.graph.tensor.keys():
-        known = ", ".join(net.plan.graph.outputs)
-        raise unfit("runtime", "a result without a tensor of the model", known)
+        run = begin(net.draw(n, extremes=2 * n >= samples))
+        run.compare()
+        if run.different:
+            raise HwgenError(
+                "H805",
+                f"a layer differs from {name}",
+                location=Location(graph.file),
+                found=f"{run.different}, on input {n} of {samples}",
+                allowed="the same integers in every layer, and floats as near as rounding explains",
+                repair="report the model, the chip and this message",
+            )
+        compared |= run.compared
+        unbounded += run.unbounded
+    if runtime is not None and not compared:
+        raise unfit("runtime", "a result without a tensor of the model", ", ".join(graph.outputs))
     layers = sum(step.layer.output[1] in compared for step in net.layers)
-    return Comparison(samples, layers, name)
+    return Comparison(samples, layers, name, unbounded)
 
 
-def differs(net: Network, runtime: str, found: str, allowed: str) -> HwgenError:
-    """H805, about a layer."""
-    return HwgenError(
-        "H805",
-        f"a layer differs from {runtime}",
-        location=Location(net.plan.graph.file),
-        found=found,
-        allowed=allowed,
-        repair="report the model, the chip and this message",
-    )
+def _beside(net: Network, runtime: Runtime | None) -> tuple[Callable[[Arrays], _Run], str]:
+    """What begins a run on inputs, and the runtime's name."""
+    if runtime is None and net.plan.graph.format == "onnx":
+        from hwgen.network.onnx_runtime import Evaluator
+
+        evaluator = Evaluator(net.plan)
+        return lambda inputs: _Run(net, inputs, evaluator.output), "onnx's reference evaluator"
+    run, name = (runtime, "the runtime") if runtime else (_Interpreter(net).run, "tflite-micro")
+
+    def begin(inputs: Arrays) -> _Run:
+        found = {n: x for n, x in run(inputs).items() if n in net.plan.graph.tensor}
+        return _Run(net, inputs, lambda step, _: found.get(step.layer.output[1]), found)
+
+    return begin, name
 
 
-def _first_difference(net: Network, wanted: Arrays, inputs: Arrays) -> str:
-    """The first layer whose output differs, in words; "" where none does.
+@dataclass(eq=False)
+class _Run:
+    """One run of a network beside a runtime. `wanted`: the runtime's output of a layer, for what
+    the network computed before it; `theirs`: all that the runtime computed, from the same inputs,
+    where it does not go on from the network's numbers. `different`: the first layer that differs,
+    in words; `unbounded`: how many numbers rounding may bring anywhere."""
 
-    The numbers are the same; from the first float on, both the runtime and the network give what
-    the layers' statements give of their own inputs, but for rounding.
-    """
-    graph, ours, exact, different = net.plan.graph, dict(inputs), True, list[str]()
-    theirs = {**inputs, **{n: x for n, x in wanted.items() if n in graph.tensor}}
+    net: Network
+    inputs: Arrays
+    wanted: Callable[[Step, Arrays], Array | None]
+    theirs: Arrays | None = None
+    different: str = ""
+    unbounded: int = 0
+    compared: set[str] = field(default_factory=set[str])
 
-    def watch(number: int, found: Array) -> None:
-        nonlocal exact
-        step = net.layers[number]
+    def compare(self) -> None:
+        """Run both."""
+        self._ours, self._exact = dict(self.inputs), True
+        outputs, theirs = self.net.run(self.inputs, self._layer), self.theirs or {}
+        for name in outputs.keys() & theirs.keys():
+            self.compared.add(name)
+            same = np.array_equal(outputs[name], theirs[name]) or not self._exact
+            self.different = self.different or ("" if same else f"output {name}")
+
+    def _layer(self, number: int, found: Array) -> None:
+        """Compare the output of a layer, until one differs.
+
+        Integers are the same. From the first float on, both the runtime and the network give what
+        the layer's statements give of their own inputs, but for rounding: a runtime that does not
+        would show that the statements are wrong.
+        """
+        step, tensor = self.net.layers[number], self.net.plan.graph.tensor
         name = step.layer.output[1]
-        ours[name] = found
-        touched = (*(t for _, t in step.layer.inputs), name)
-        exact &= not any(is_float(graph.tensor[t].dtype) for t in touched)
-        if different or name not in wanted:
+        wanted = None if self.different else self.wanted(step, self._ours)
+        self._ours[name] = found
+        touched = [name] if self.theirs is None else [*(t for _, t in step.layer.inputs), name]
+        floats = any(is_float(tensor[t].dtype) for t in touched)
+        self._exact = not floats and (self._exact or self.theirs is None)
+        if wanted is None:
             return
-        wrong: NDArray[np.bool_] = np.not_equal(found, wanted[name])
-        if not exact:
-            wrong = _outside(net.plan, step, ours) | _outside(net.plan, step, theirs)
+        self.compared.add(name)
+        wanted, near = np.reshape(wanted, found.shape), ""
+        wrong: NDArray[np.bool_] = np.not_equal(found, wanted)
+        if not self._exact:
+            known = None if self.theirs is None else {**self.inputs, **self.theirs}
+            wrong, bound = self._outside(step, found, self._ours)
+            wrong |= self._outside(step, wanted, known)[0] if known else _far(wanted, bound)
+            if bound is not None:
+                near = f" +- {bound.error[wrong][0]:.3g}" if wrong.any() else ""
+                self.unbounded += int(np.isinf(bound.error).sum())
         if wrong.any():
-            different.append(_difference(net, number, found, wanted[name], wrong))
+            at = tuple(int(i) for i in np.argwhere(wrong)[0])
+            self.different = (
+                f"layer {number}, {step.layer.operator}, kernel {step.kernel.name}: {wrong.sum()} "
+                f"of {found.size} numbers; at {list(at)} {found[at]} for {wanted[at]}{near}"
+            )
 
-    outputs = net.run(inputs, watch)
-    different += [
-        f"output {name}"
-        for name, values in outputs.items()
-        if exact and name in wanted and not np.array_equal(values, wanted[name])
-    ]
-    return different[0] if different else ""
+    def _outside(
+        self, step: Step, found: Array, held: Arrays
+    ) -> tuple[NDArray[np.bool_], Bounded | None]:
+        """Where a layer's output is not what its statements give of its inputs, but for rounding,
+        which is bounded where floats come into it; nowhere if an input is not known."""
+        buffer, workload, inputs = self.net.plan.buffer, step.kernel.workload, step.layer.inputs
+        known = {buffer[n]: x for n, x in held.items() if n in buffer}
+        if any(buffer[t] not in known for _, t in inputs):
+            return _far(found, None), None
+        given = {n: np.reshape(known[buffer[t]], workload.tensor[n].shape) for n, t in inputs}
+        bound = layer_bound(step, given)
+        if bound is None:
+            made = run_reference(workload, {**given, **step.layer.constants})
+            return np.not_equal(found, np.reshape(made[step.layer.output[0]], found.shape)), None
+        bound = Bounded(*(np.reshape(n, found.shape) for n in (bound.value, bound.error)))
+        return _far(found, bound), bound
 
 
-def _outside(plan: Plan, step: Step, held: Arrays) -> NDArray[np.bool_]:
-    """Where a layer's output is not what its statements give of its inputs, but for rounding;
-    nowhere if an input is not known."""
-    shapes, (own, name) = step.kernel.workload.tensor, step.layer.output
-    found = held[name]
-    known = {plan.buffer[n]: x for n, x in held.items()}
-    if any(plan.buffer[t] not in known for _, t in step.layer.inputs):
-        return np.zeros(found.shape, np.bool_)
-    given = {n: np.reshape(known[plan.buffer[t]], shapes[n].shape) for n, t in step.layer.inputs}
-    bound = layer_bound(step, given)
+def _far(found: Array, bound: Bounded | None) -> NDArray[np.bool_]:
     if bound is None:
-        wanted = run_reference(step.kernel.workload, {**given, **step.layer.constants})[own]
-        return np.not_equal(found, np.reshape(wanted, found.shape))
-    value, error = (np.reshape(n, found.shape) for n in (bound.value, bound.error))
-    return outside(found, str(found.dtype), Bounded(value, error))
-
-
-def _difference(net: Network, number: int, found: Array, wanted: Array, at: Array) -> str:
-    step = net.layers[number]
-    wrong = np.argwhere(at)
-    first = tuple(int(i) for i in wrong[0])
-    return (
-        f"layer {number}, {step.layer.operator}, kernel {step.kernel.name}: {len(wrong)} of "
-        f"{found.size} numbers; at {list(first)} {found[first]} for {wanted[first]}"
-    )
+        return np.zeros(found.shape, np.bool_)
+    return outside(found, str(found.dtype), bound)
 
 
 class _Interpreter:

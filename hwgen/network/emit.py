@@ -119,11 +119,13 @@ class Emitter:
         plan, kernel = self.plan, step.kernel
         made = plan.graph.tensor[step.layer.output[1]]
         call = f"{kernel.name}({', '.join(self._arguments(step))})"
+        image = plan.kept.get(plan.buffer[made.name])
+        laid = f", as the chip's image {list(image.outer + image.lanes)}" if image else ""
         run = [f"  {call};"]
         if kernel.status:
             run = [f"  if ({call} != 0)", f"    return {step.number + 1};"]
         return [
-            f"  /* {step.number}: {comment(f'{step.layer.operator}, {_shown(made)}')} */",
+            f"  /* {step.number}: {comment(f'{step.layer.operator}, {_shown(made)}{laid}')} */",
             *run,
             f"  {plan.name}_AFTER_LAYER({step.number}, at + {plan.offset(made.name)});",
         ]

@@ -8,6 +8,7 @@ from dataclasses import replace
 from hwgen.codegen.host_plan import HostPlan
 from hwgen.codegen.nodes import Code
 from hwgen.codegen.program import Program
+from hwgen.codegen.storages import Image
 from hwgen.spec.expression import DTYPES, Access, Name, walk
 from hwgen.spec.workload import Statement, Workload
 
@@ -88,6 +89,18 @@ def read_first(plan: HostPlan) -> frozenset[str]:
                 read[name] = max(read.get(name, 0), at)
     given = (t.name for t in plan.inputs if not t.constant)
     return frozenset(name for name in given if read.get(name, 0) < written)
+
+
+def rearranged(plan: HostPlan) -> dict[str, Image]:
+    """By input or output that no constant is, the one image of it that the host packs or unpacks,
+    where nothing else reads or writes the tensor, and the image has the tensor's type."""
+    found: dict[str, Image] = {}
+    for tensor in plan.inputs + plan.outputs:
+        images = [i for i in plan.program.images if i.tensor == tensor.name]
+        staged = [i for i in images if i in plan.staged and i.dtype == tensor.dtype]
+        if len(images) == len(staged) == 1 and not (tensor.constant or plan.in_place(tensor)):
+            found[tensor.name] = staged[0]
+    return found
 
 
 def sharing(program: Program, tensors: frozenset[str]) -> Program:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ from hwgen.model.images import pack
 from hwgen.model.numeric import Array
 from hwgen.model.weights import images_of, weights_file
 from hwgen.network.byte_order import from_little_endian, little_endian
-from hwgen.network.in_place import of_code_alone, overwritable, read_first, sharing
+from hwgen.network.in_place import of_code_alone, overwritable, read_first, rearranged, sharing
 from hwgen.network.operators.layer import WEIGHTS, Computation
 from hwgen.passes.cache import ScheduleCache
 from hwgen.passes.kernel import Kernel
@@ -96,7 +96,8 @@ class LayerKernel:
     with either; `status`: whether the function returns one; `foreign`: the spec whose text is in
     it, where that is not trusted; `early`: inputs that nothing reads once the output is written;
     `overwritable`: those that may have its bytes, if the kernel is emitted for that; `over`: those
-    that it is emitted for, and the output."""
+    that it is emitted for, and the output. `images`: tensors that the host packs or unpacks, each
+    with its image; `kept`: those that it is emitted to take as they lie in these."""
 
     name: str
     files: Mapping[str, str]
@@ -114,6 +115,8 @@ class LayerKernel:
     early: frozenset[str] = frozenset()
     overwritable: frozenset[str] = frozenset()
     over: frozenset[str] = frozenset()
+    images: Mapping[str, Image] = field(default_factory=dict[str, Image])
+    kept: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,16 +184,27 @@ def written_over(
     kernel: LayerKernel, tensors: frozenset[str], hardware: HardwareSpec
 ) -> LayerKernel:
     """The kernel for calls in which some inputs and the output may have the same bytes."""
-    program = sharing(kernel.program, tensors)
-    emit = _of_units if hardware.units else _of_processor
-    made = emit(program, hardware, kernel.workload, kernel.figures)
+    program, workload = sharing(kernel.program, tensors), kernel.workload
+    if hardware.units:
+        made = _of_units(program, hardware, workload, kernel.figures, kernel.kept)
+    else:
+        made = _of_processor(program, hardware, workload, kernel.figures)
     return replace(made, program=kernel.program, over=tensors)
 
 
+def keeping(kernel: LayerKernel, tensors: frozenset[str], hardware: HardwareSpec) -> LayerKernel:
+    """The kernel for calls in which some tensors are arrays of their images."""
+    return _of_units(kernel.program, hardware, kernel.workload, kernel.figures, tensors)
+
+
 def _of_units(
-    program: Program, hardware: HardwareSpec, workload: Workload, figures: Figures
+    program: Program,
+    hardware: HardwareSpec,
+    workload: Workload,
+    figures: Figures,
+    kept: frozenset[str] = frozenset(),
 ) -> LayerKernel:
-    emitted = emit_firmware(program, hardware, workload)
+    emitted = emit_firmware(program, hardware, workload, kept=kept)
     plan, source = emitted.plan, emitted.source
     own, name = plan.workspace, source.function
     assert own is not None
@@ -220,6 +234,7 @@ def _of_units(
     return LayerKernel(
         name, files, f"{name}.c", f"{name}_model.c", extra, tuple(arguments), own.bytes,
         own.alignment, True, source.foreign, figures, workload, program, read_first(plan), over,
+        frozenset(), rearranged(plan), kept,
     )  # fmt: skip
 
 

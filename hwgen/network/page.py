@@ -8,6 +8,7 @@ from hwgen.network.arena import Place
 from hwgen.network.compiled import Network
 from hwgen.network.report import (
     buffer_labels,
+    buffer_rows,
     fallen,
     layer_table,
     summary_lines,
@@ -18,6 +19,8 @@ from hwgen.report.html import Headline, Table, page_of
 from hwgen.spec.shown import seconds_text
 from hwgen.spec.table import Cell
 
+_BUFFER = ("buffer", "offset", "bytes", "first layer", "last layer")
+"""Titles of the table of buffers."""
 _ROW = 26
 """Pixels of a layer's bar."""
 
@@ -35,7 +38,7 @@ def network_page(net: Network) -> str:
         parameters=", ".join(f"{n} = {v:,}" for n, v in net.plan.hardware.parameters),
         headlines=_headlines(net),
         layers=_table(*layer_table(net)),
-        arena=_buffers(net),
+        arena=_table(_BUFFER, buffer_rows(net, buffer_labels(net))),
         fallen=fallen(net),
         summary=summary_lines(net),
         notes=[(k.name, k.figures.notes) for k in net.kernels if k.figures.notes],
@@ -47,14 +50,6 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Table:
                for n in range(len(header))]  # fmt: skip
     texts = tuple(tuple(f"{c:,}" if isinstance(c, int) else str(c) for c in row) for row in rows)
     return Table(tuple(zip(header, numbers, strict=True)), texts)
-
-
-def _buffers(net: Network) -> Table:
-    label = buffer_labels(net)
-    rows = [
-        (label[p.live.name], p.offset, p.live.bytes, *p.live.steps) for p in net.plan.arena.places
-    ]
-    return _table(("buffer", "offset", "bytes", "first layer", "last layer"), rows)
 
 
 def _headlines(net: Network) -> list[Headline]:
@@ -69,11 +64,11 @@ def _headlines(net: Network) -> list[Headline]:
         found.append(Headline("Host core", f"{share:.1%}", f"{total.host_cycles:,} cycles"))
     else:
         found.append(Headline("MACs", f"{total.macs:,}", "weights times activations"))
-    ratio = f"{total.cycles / max(total.bound, 1):.3f} times that are modelled"
+    ratio = f"{total.cycles / max(total.lower_bound_cycles, 1):.3f} times that are modelled"
     return [
         *found,
-        Headline("Lower bound", f"{total.bound:,}", ratio),
-        Headline("Off-chip bytes", f"{total.offchip_bytes:,}", "of all layers"),
+        Headline("Lower bound", f"{total.lower_bound_cycles:,}", ratio),
+        Headline("Off-chip bytes", f"{total.off_chip_bytes:,}", "of all layers"),
         Headline("Arena", f"{arena.bytes:,}", f"bytes, {arena.gap:,} above the bound"),
         Headline("Weights", f"{net.weights.bytes:,}", "bytes"),
     ]

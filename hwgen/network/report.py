@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from hwgen.model.c_compiler import user_flags
 from hwgen.network.compiled import Network
@@ -17,23 +17,24 @@ _COLUMNS = 64
 
 @dataclass(frozen=True, slots=True)
 class LayerFigures:
-    """A layer's figures. `macs_on_units`: those of its products that no host core does, which is
-    all or none of a layer; None where the chip is a processor alone. `code_bytes`: of its kernel's
-    object; None where that is not known. `refused`: where it falls to the host core, the reason
-    and the nearest repair."""
+    """A layer's figures, under the names that they have as plain data. `layer`: its number, -1 of
+    all together; `macs_on_units`: those of its products that no host core does, which is all or
+    none of a layer; None where the chip is a processor alone. `code_bytes`: of its kernel's object;
+    None where that is not known. `host_reason`, `host_repair`: where it falls to the host core."""
 
-    number: int
+    layer: int
     operator: str
     kernel: str
     cycles: int
-    bound: int
+    lower_bound_cycles: int
     macs: int
     macs_on_units: int | None
     host_cycles: int
-    offchip_bytes: int
+    off_chip_bytes: int
     workspace_bytes: int
     code_bytes: int | None
-    refused: tuple[str, str] | None = None
+    host_reason: str | None = None
+    host_repair: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +55,12 @@ class Fallen:
 
 def layer_figures(net: Network, step: Step) -> LayerFigures:
     """The figures of a layer of a network."""
-    made, layer = step.kernel.figures, step.layer
-    on_units: int | None = None
-    if net.plan.hardware.units:
-        on_units = 0 if made.refused else layer.macs
+    kernel, layer, made = step.kernel, step.layer, step.kernel.figures
+    on_units = (0 if made.refused else layer.macs) if net.plan.hardware.units else None
     return LayerFigures(
-        step.number, str(layer.operator), step.kernel.name, made.cycles, made.bound, layer.macs,
-        on_units, made.host_cycles, made.offchip_bytes, step.kernel.workspace_bytes,
-        (net.code_bytes or {}).get(step.kernel.name), made.refused,
+        step.number, str(layer.operator), kernel.name, made.cycles, made.bound, layer.macs,
+        on_units, made.host_cycles, made.offchip_bytes, kernel.workspace_bytes,
+        (net.code_bytes or {}).get(kernel.name), *(made.refused or ()),
     )  # fmt: skip
 
 
@@ -69,12 +68,13 @@ def total_figures(net: Network) -> LayerFigures:
     """The sums over all layers; kernels and workspaces count once."""
     found = [layer_figures(net, step) for step in net.layers]
     on_units = [f.macs_on_units for f in found if f.macs_on_units is not None]
+    code = net.code_bytes
     return LayerFigures(
-        -1, "all", "", sum(f.cycles for f in found), sum(f.bound for f in found),
+        -1, "all", "", sum(f.cycles for f in found), sum(f.lower_bound_cycles for f in found),
         sum(f.macs for f in found), sum(on_units) if on_units else None,
-        sum(f.host_cycles for f in found), sum(f.offchip_bytes for f in found),
+        sum(f.host_cycles for f in found), sum(f.off_chip_bytes for f in found),
         max((f.workspace_bytes for f in found), default=0),
-        None if net.code_bytes is None else sum(net.code_bytes.values()),
+        None if code is None else sum(code.values()),
     )  # fmt: skip
 
 
@@ -99,12 +99,13 @@ def layer_table(net: Network) -> tuple[list[str], list[list[Cell]]]:
     for f in (*(layer_figures(net, step) for step in net.layers), total_figures(net)):
         share = round(100 * (f.macs_on_units or 0) / f.macs) if f.macs else "-"
         beside: list[Cell] = [share, f.host_cycles] if units else []
-        every = f.number < 0
-        rows.append([
-            "" if every else f.number, f.operator, f"{len(net.kernels)} kernels" if every
-            else f.kernel, f.cycles, f.bound, f.macs, *beside, f.offchip_bytes,
-            "" if every else f.workspace_bytes, "-" if f.code_bytes is None else f.code_bytes,
-        ])  # fmt: skip
+        name: list[Cell] = [f.layer, f.operator, f.kernel]
+        if f.layer < 0:
+            name = ["", f.operator, f"{len(net.kernels)} kernels"]
+        room: list[Cell] = ["" if f.layer < 0 else f.workspace_bytes]
+        room += ["-" if f.code_bytes is None else f.code_bytes]
+        products = [f.cycles, f.lower_bound_cycles, f.macs]
+        rows.append([*name, *products, *beside, f.off_chip_bytes, *room])
     return header, rows
 
 
@@ -119,6 +120,12 @@ def buffer_labels(net: Network) -> Mapping[str, str]:
         place = plan.place[value]
         found[place] = f"{found[place]}, {label}" if place in found else label
     return found
+
+
+def buffer_rows(net: Network, label: Mapping[str, str]) -> list[list[Cell]]:
+    """For each buffer of the arena its name, offset and bytes, and its first and last layer."""
+    places = net.plan.arena.places
+    return [[label[p.live.name], p.offset, p.live.bytes, *p.live.steps] for p in places]
 
 
 def arena_table(net: Network) -> tuple[list[str], list[list[Cell]]]:
@@ -141,12 +148,19 @@ def summary_lines(net: Network) -> list[str]:
     lines = [
         f"arena: {arena.bytes:,} bytes, {arena.gap:,} above the {arena.bound:,} that are live at "
         "one step",
+        *_kept(net),
         f"weights: {net.weights.bytes:,} bytes",
     ]
     if code is not None:
         flags = " ".join(("-Os", *user_flags()))
         lines.append(f"code: {sum(code.values()):,} bytes, compiled here with {flags}")
     return lines
+
+
+def _kept(net: Network) -> list[str]:
+    steps = [step for step in net.layers if net.plan.buffer[step.layer.output[1]] in net.plan.kept]
+    numbers = ", ".join(str(step.number) for step in steps)
+    return [f"outputs that stay in the chip's layout: layers {numbers}"] if steps else []
 
 
 def report_text(net: Network) -> str:
@@ -171,39 +185,15 @@ def report_record(net: Network) -> Record:
         "model": graph.file,
         "chip": net.plan.hardware.name,
         "function": net.name,
-        "layers": [_record(layer_figures(net, step)) for step in net.layers],
-        "total": _record(total_figures(net)),
+        "layers": [asdict(layer_figures(net, step)) for step in net.layers],
+        "total": asdict(total_figures(net)),
         "kernels": [kernel.name for kernel in net.kernels],
         "arena_bytes": arena.bytes,
         "arena_bound_bytes": arena.bound,
         "arena": [
-            {
-                "buffer": place.live.name,
-                "offset": place.offset,
-                "bytes": place.live.bytes,
-                "first_layer": place.live.steps[0],
-                "last_layer": place.live.steps[1],
-            }
-            for place in arena.places
+            dict(zip(("buffer", "offset", "bytes", "first_layer", "last_layer"), row, strict=True))
+            for row in buffer_rows(net, {p.live.name: p.live.name for p in arena.places})
         ],
         "weight_bytes": net.weights.bytes,
         "host_layers": sorted(step.number for f in fallen(net) for step in f.layers),
-    }
-
-
-def _record(f: LayerFigures) -> Record:
-    return {
-        "layer": f.number,
-        "operator": f.operator,
-        "kernel": f.kernel,
-        "cycles": f.cycles,
-        "lower_bound_cycles": f.bound,
-        "macs": f.macs,
-        "macs_on_units": f.macs_on_units,
-        "host_cycles": f.host_cycles,
-        "off_chip_bytes": f.offchip_bytes,
-        "workspace_bytes": f.workspace_bytes,
-        "code_bytes": f.code_bytes,
-        "host_reason": f.refused and f.refused[0],
-        "host_repair": f.refused and f.refused[1],
     }

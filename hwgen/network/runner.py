@@ -14,6 +14,7 @@ from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import load_library
 from hwgen.model.compiled import FLAGS, aligned, refuse_foreign
 from hwgen.model.functional import run
+from hwgen.model.images import unpack
 from hwgen.model.native import FLAGS as NATIVE
 from hwgen.model.numeric import STORAGE, Array
 from hwgen.model.reference import run_reference
@@ -83,7 +84,15 @@ class CRunner:
             place(name)[...] = values
 
         def observe(number: int, _: Any) -> None:
-            watch(number, np.copy(place(plan.steps[number].layer.output[1])))
+            tensor = plan.graph.tensor[plan.steps[number].layer.output[1]]
+            image = plan.kept.get(plan.buffer[tensor.name])
+            if image is None:
+                watch(number, np.copy(place(tensor.name)))
+                return
+            shape, dtype = image.outer + image.lanes, STORAGE[image.dtype]
+            found = np.ndarray(shape, dtype, room.data, plan.offset(tensor.name))
+            own = plan.steps[number].kernel.workload.tensor[image.tensor].shape
+            watch(number, np.reshape(unpack(image, found, own), tensor.shape))
 
         function = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)(observe)
         watched = watch is not unwatched

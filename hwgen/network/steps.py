@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from hwgen.codegen.storages import Image
 from hwgen.network.arena import Arena, Live, plan_arena, wrong_plan
 from hwgen.network.graph import Graph
-from hwgen.network.kernels import LayerKernel, written_over
+from hwgen.network.kept import kept_images
+from hwgen.network.kernels import LayerKernel, keeping, written_over
 from hwgen.network.operators.layer import Computation, Layer
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.shown import Brief
@@ -30,7 +32,8 @@ class Step(Brief):
 @dataclass(frozen=True, eq=False)
 class Plan:
     """`buffer`: by activation, the value that it is; `place`: by value, the buffer of the arena
-    that holds it, which several have that layers write over each other."""
+    that holds it, which several have that layers write over each other; `kept`: values that stay in
+    the chip's layout, with their images."""
 
     name: str
     graph: Graph
@@ -39,6 +42,12 @@ class Plan:
     arena: Arena
     buffer: Mapping[str, str]
     place: Mapping[str, str]
+    kept: Mapping[str, Image] = field(default_factory=dict[str, Image])
+
+    def bytes(self, tensor: str) -> int:
+        """Of an activation, as it lies in the arena."""
+        image = self.kept.get(self.buffer[tensor])
+        return image.bytes if image else self.graph.tensor[tensor].bytes
 
     def offset(self, tensor: str) -> int:
         """Bytes from the arena's start to an activation."""
@@ -53,21 +62,26 @@ def plan_network(
     kernels: Mapping[Computation, LayerKernel],
 ) -> Plan:
     """The steps of a network, and its arena: layers write over their inputs if that makes it
-    smaller."""
+    smaller. Tensors stay in the chip's layout where the layers on both sides agree on it."""
     buffer = {name: name for name in graph.inputs}
     for layer in layers:
         made = layer.output[1]
         # Another name of a tensor has its bytes.
         buffer[made] = made if layer.computation else buffer[layer.inputs[0][1]]
     steps = _steps(layers, kernels)
+    kept = kept_images(graph, steps, buffer)
+    if kept:
+        kernels = _keeping(steps, buffer, kept, kernels, hardware)
+        steps = _steps(layers, kernels)
+    size = {v: kept[v].bytes if v in kept else graph.tensor[v].bytes for v in buffer.values()}
     place = {value: value for value in buffer.values()}
-    arena = plan_arena(_live(graph, steps, buffer, place))
+    arena = plan_arena(_live(graph, steps, buffer, place, size))
     over, taken = _overwritten(graph, steps, buffer)
-    smaller = plan_arena(_live(graph, steps, buffer, taken))
+    smaller = plan_arena(_live(graph, steps, buffer, taken, size))
     if smaller.bytes < arena.bytes:
         made = {c: written_over(kernels[c], own, hardware) for c, own in over.items()}
         steps, place, arena = _steps(layers, {**kernels, **made}), taken, smaller
-    plan = Plan(name, graph, hardware, tuple(steps), arena, buffer, place)
+    plan = Plan(name, graph, hardware, tuple(steps), arena, buffer, place, kept)
     check_values(plan)
     return plan
 
@@ -91,12 +105,12 @@ def check_values(plan: Plan) -> None:
         held[value] = own
 
     def demand(tensor: str, who: str) -> None:
-        offset, size = plan.offset(tensor), plan.graph.tensor[tensor].bytes
+        offset, size = plan.offset(tensor), plan.bytes(tensor)
         if held.get(plan.buffer[tensor]) != range(offset, offset + size):
             found.append(f"{who} does not find {tensor}")
 
     def write(tensor: str) -> None:
-        put(plan.buffer[tensor], plan.graph.tensor[tensor].bytes, plan.offset(tensor))
+        put(plan.buffer[tensor], plan.bytes(tensor), plan.offset(tensor))
 
     for name in plan.graph.inputs:
         write(name)
@@ -130,6 +144,24 @@ def _steps(layers: Sequence[Layer], kernels: Mapping[Computation, LayerKernel]) 
     return steps
 
 
+def _keeping(
+    steps: Sequence[Step],
+    buffer: Mapping[str, str],
+    kept: Mapping[str, Image],
+    kernels: Mapping[Computation, LayerKernel],
+    hardware: HardwareSpec,
+) -> dict[Computation, LayerKernel]:
+    """The kernels, those of layers beside kept values for arrays of images."""
+    found = dict(kernels)
+    for layer in (step.layer for step in steps):
+        own = {n for n, t in (*layer.inputs, layer.output) if buffer[t] in kept}
+        assert layer.computation is not None
+        if own:
+            kernel = kernels[layer.computation]
+            found[layer.computation] = keeping(kernel, frozenset(own), hardware)
+    return found
+
+
 def _overwritten(
     graph: Graph, steps: Sequence[Step], buffer: Mapping[str, str]
 ) -> tuple[dict[Computation, frozenset[str]], dict[str, str]]:
@@ -155,7 +187,11 @@ def _overwritten(
 
 
 def _live(
-    graph: Graph, steps: Sequence[Step], buffer: Mapping[str, str], place: Mapping[str, str]
+    graph: Graph,
+    steps: Sequence[Step],
+    buffer: Mapping[str, str],
+    place: Mapping[str, str],
+    size: Mapping[str, int],
 ) -> list[Live]:
     """The activations and workspaces with the moments over which they are live: each step has one
     before its output is written, and one from then on."""
@@ -174,10 +210,9 @@ def _live(
         last |= {held: start for own, held in names.items() if own in kernel.early}
         last |= {held: end for own, held in names.items() if own not in kernel.early}
         if step.workspace:
-            size, at = kernel.workspace_bytes, kernel.workspace_align
-            found.append(Live(step.workspace, size, at, start, end))
+            room, at = kernel.workspace_bytes, kernel.workspace_align
+            found.append(Live(step.workspace, room, at, start, end))
     last |= {place[buffer[name]]: max(2 * len(steps) - 1, 0) for name in graph.outputs}
     for name, start in first.items():
-        size = graph.tensor[name].bytes
-        found.append(Live(name, size, align.get(name, 1), start, last[name]))
+        found.append(Live(name, size[name], align.get(name, 1), start, last[name]))
     return found

@@ -149,6 +149,7 @@ def computed(found: Read) -> dict[str, Array]:
             held[name] = np.reshape(held[layer.inputs[0][1]], shape)
             continue
         workload = layer.computation.workload("one")
+        assert [t.name for t in workload.outputs] == [layer.output[0]]
         given = {n: np.reshape(held[t], workload.tensor[n].shape) for n, t in layer.inputs}
         made = run_reference(workload, {**given, **layer.constants})
         held[name] = np.reshape(made[layer.output[0]], shape)

@@ -131,7 +131,10 @@ def test_floats_are_compared_but_for_rounding(
     ]
     path.write_bytes(model(tensors, operators, [0], [6, 5]))
     net = hwgen.compile(path, "cpu_generic")
-    assert str(net.compare(4)) == "equal to tflite-micro: 4 layers on 4 inputs"
+    # Halves that rounding may bring to either integer count as not compared.
+    compared = net.compare(4)
+    assert str(compared).startswith("equal to tflite-micro: 4 layers on 4 inputs; ")
+    assert 0 < compared.unbounded < 4 * 144 / 10
 
     def changed(path: Path, name: str) -> Graph:
         graph = read_tflite(path, name)

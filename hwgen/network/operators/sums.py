@@ -88,14 +88,17 @@ def normalised(s: Statements, axis: int, *, images: bool) -> Layer:
     count = literal(extent(inner))
     x, sums = s.read(0, "x", axes), s.local("total", dtype, lead)
     s.say(f"{sums} += {x}", axes)
+    number = int(s.number("output", 0))
+    if number == 1:  # The average is a result as well.
+        return s.finish(f"{sums} / {count}", lead)
     near = s.made("near", dtype, axes, f"{x} - {sums} / {count}")
     squares = s.local("squares", dtype, lead)
     s.say(f"{squares} += {near} * {near}", axes)
     epsilon = literal(s.number("epsilon", DEFAULT_EPSILON))
-    root = s.made("root", dtype, lead, f"rsqrt({squares} / {count} + {epsilon})")
-    number = int(s.number("output", 0))
-    if number:  # The average, or the root, are results as well.
-        return s.finish((f"{sums} / {count}", root)[number - 1], lead)
+    inverse = f"rsqrt({squares} / {count} + {epsilon})"
+    if number == 2:  # So is the inverse of the root.
+        return s.finish(inverse, lead)
+    root = s.made("root", dtype, lead, inverse)
     value = f"{near} * {root} * {s.read(1, 'gain', of[0])}"
     return s.finish(f"{value} + {s.read(2, 'offset', of[1])}" if s.has(2) else value, axes)
 
