@@ -17,7 +17,7 @@ BUDGET = {
     "cli": 4475,
     "codegen": 19584,
     "model": 10867,
-    "network": 5987,
+    "network": 5980,
     "passes": 5858,
     "polyhedral": 23140,
     "report": 3503,
