@@ -176,43 +176,28 @@ def _names_of(enumeration: Any) -> dict[int, str]:
 # --- attributes ----------------------------------------------------------------------------------
 
 
-def _padded(
-    padding: int, image: tuple[int, ...], window: tuple[int, int], strides: tuple[int, int]
-) -> tuple[int, ...]:
-    """Rows above, columns before, rows below, columns after: none for VALID (1); for SAME (0) so
-    many that every stride has an output. `window`: its extent, with what dilation leaves out."""
-    if padding == 1:
-        return (0, 0, 0, 0)
-    sizes = tuple(zip(image, window, strides, strict=True))
-    totals = [max((-(-n // s) - 1) * s + w - n, 0) for n, w, s in sizes]
+def _windows(options: Any, shapes: list[tuple[int, ...]]) -> Attributes:
+    """Strides, and what else windows over an image have: dilations, a pool's extents, and padding.
+
+    Padding is rows above, columns before, rows below, columns after: none for VALID (1); for SAME
+    (0) so many that every stride has an output. `shapes`: of the image and the weights.
+    """
+    strides, dilations = (int(options.StrideH()), int(options.StrideW())), (1, 1)
+    found: Attributes = {"strides": strides}
+    if hasattr(options, "DilationHFactor"):
+        dilations = (int(options.DilationHFactor()), int(options.DilationWFactor()))
+        found["dilations"] = dilations
+    if hasattr(options, "FilterHeight"):
+        kernel = [int(options.FilterHeight()), int(options.FilterWidth())]
+        found["window"] = tuple(kernel)
+    else:
+        _, *kernel, _ = shapes[1]
+    _, *image, _ = shapes[0]
+    rows = zip(image, kernel, strides, dilations, strict=True)
+    totals = [max((-(-n // t) - 1) * t + (k - 1) * d + 1 - n, 0) for n, k, t, d in rows]
     before = [t // 2 for t in totals]
-    return (*before, *(t - b for t, b in zip(totals, before, strict=True)))
-
-
-def _convolution(options: Any, shapes: list[tuple[int, ...]]) -> Attributes:
-    strides = (int(options.StrideH()), int(options.StrideW()))
-    dilations = (int(options.DilationHFactor()), int(options.DilationWFactor()))
-    _, *image, _ = shapes[0]
-    _, *kernel, _ = shapes[1]
-    extent = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
-    padding = _padded(options.Padding(), tuple(image), (extent[0], extent[1]), strides)
-    return {"strides": strides, "dilations": dilations, "padding": padding}
-
-
-def _pool(options: Any, shapes: list[tuple[int, ...]]) -> Attributes:
-    strides = (int(options.StrideH()), int(options.StrideW()))
-    window = (int(options.FilterHeight()), int(options.FilterWidth()))
-    _, *image, _ = shapes[0]
-    padding = _padded(options.Padding(), tuple(image), window, strides)
-    return {"strides": strides, "window": window, "padding": padding}
-
-
-def _transposed(options: Any, shapes: list[tuple[int, ...]]) -> Attributes:
-    strides = (int(options.StrideH()), int(options.StrideW()))
-    _, *kernel, _ = shapes[1]
-    _, *image, _ = shapes[-1]
-    padding = _padded(options.Padding(), tuple(image), (kernel[0], kernel[1]), strides)
-    return {"strides": strides, "padding": padding}
+    padding = (*before, *(t - b for t, b in zip(totals, before, strict=True)))
+    return found | {"padding": (0, 0, 0, 0) if options.Padding() == 1 else padding}
 
 
 def _masks(options: Any, _: list[tuple[int, ...]]) -> Attributes:
@@ -245,15 +230,15 @@ _KINDS: Mapping[str, str] = {
 """By the schema's word, where the kind is not the same word in small letters."""
 
 _ATTRIBUTES: Mapping[str, Callable[[Any, list[tuple[int, ...]]], Attributes]] = {
-    "average_pool2d": _pool,
+    "average_pool2d": _windows,
     "concatenation": lambda options, _: {"axis": int(options.Axis())},
-    "conv2d": _convolution,
-    "depthwise_conv2d": _convolution,
+    "conv2d": _windows,
+    "depthwise_conv2d": _windows,
     "leaky_relu": lambda options, _: {"alpha": float(options.Alpha())},
-    "max_pool2d": _pool,
+    "max_pool2d": _windows,
     "resize_nearest_neighbor": _resized,
     "softmax": lambda options, _: {"beta": float(options.Beta())},
     "strided_slice": _masks,
-    "transpose_conv": _transposed,
+    "transpose_conv": lambda options, shapes: _windows(options, [shapes[-1], shapes[1]]),
 }
 """By the kind, how its attributes are read; activations are read of every kind."""

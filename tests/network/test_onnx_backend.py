@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from benchmarks.onnx_chips import RIGHT, outcome
 from hwgen.network.compiled import compile_model
 from tests.network.onnx_backend import agrees, computed, file_cases, node_cases, read
+from tests.sampling import tiered
 
 pytest.importorskip("onnx")
 
@@ -57,3 +61,30 @@ def test_a_compiled_model_is_right(name: str, tmp_path: Path) -> None:
     net = compile_model(tmp_path / "one.onnx", "cpu_generic")
     assert agrees(case, net.run(found.inputs))
     assert net.compare(2).unbounded == 0
+
+
+UNITS = ("gemmini", "tpu_v1", "davinci_core", "vta")
+
+
+@pytest.mark.parametrize("chip", tiered(UNITS, ("vta",)))
+@pytest.mark.parametrize("name", ["test_max_int8", "test_add_int8", "test_maxpool_2d_uint8"])
+def test_integers_are_right_beside_units(chip: str, name: str, tmp_path: Path) -> None:
+    assert outcome(node_cases()[name], chip, tmp_path, integers=True) in RIGHT
+
+
+def test_a_chip_without_a_core_refuses(tmp_path: Path) -> None:
+    """Its units compute floats alone."""
+    case = node_cases()["test_max_int8"]
+    assert outcome(case, "npu_shared_buffer", tmp_path, integers=True) == "H301"
+
+
+def test_a_wrong_model_is_counted(tmp_path: Path) -> None:
+    case = node_cases()["test_max_int8"]
+    wrong = replace(case, outputs={n: np.add(v, 1) for n, v in case.outputs.items()})
+    assert outcome(wrong, "cpu_generic", tmp_path, integers=True) == "wrong"
+
+
+def test_two_results_of_a_normalisation(tmp_path: Path) -> None:
+    """The average is a layer of its own, which computes nothing else."""
+    case = node_cases()["test_layer_normalization_4d_axis0"]
+    assert outcome(case, "cpu_generic", tmp_path, integers=False) in RIGHT

@@ -17,7 +17,7 @@ BUDGET = {
     "cli": 4475,
     "codegen": 19245,
     "model": 10867,
-    "network": 6005,
+    "network": 5983,
     "passes": 5958,
     "polyhedral": 23177,
     "report": 3503,

@@ -15,6 +15,8 @@ from hwgen.network.operators.rescaling import Fixed, activated, activation_range
 from hwgen.network.operators.statements import Statements, alias
 from hwgen.spec.typecheck import is_float
 
+Entry = Callable[[Statements], Layer]
+
 # --- products -------------------------------------------------------------------------------------
 
 
@@ -92,7 +94,7 @@ def _total(s: Statements, *, average: bool) -> Layer:
     return s.finish(f"{total} / {count}.0" if average else total, axes)
 
 
-def _extreme(update: str) -> Callable[[Statements], Layer]:
+def _extreme(update: str) -> Entry:
     def entry(s: Statements) -> Layer:
         same_scale(s.y, s.given())
         total, axes = sums.reduced(s, _axes(s), same_type(s.given(), s.y), update)
@@ -112,18 +114,21 @@ def _softmax(s: Statements) -> Layer:
 # --- elements -------------------------------------------------------------------------------------
 
 
-def _of_two(text: str, integers: Callable[[Statements], Layer]) -> Callable[[Statements], Layer]:
-    """Of floats an expression; of integers with scales another template."""
+def _by_type(floats: Entry, integers: Entry, inputs: int = 1) -> Entry:
+    """Another template of floats than of integers with scales; all tensors are of one type."""
 
     def entry(s: Statements) -> Layer:
-        if same_type(s.given(0), s.given(1), s.y) == "float32":
-            return elementwise.folded(activated(s), text)
-        return integers(s)
+        dtype = same_type(*map(s.given, range(inputs)), s.y)
+        return (floats if dtype == "float32" else integers)(s)
 
     return entry
 
 
-def _chosen(function: str) -> Callable[[Statements], Layer]:
+def _of_two(text: str, integers: Entry) -> Entry:
+    return _by_type(lambda s: elementwise.folded(activated(s), text), integers, 2)
+
+
+def _chosen(function: str) -> Entry:
     def entry(s: Statements) -> Layer:
         same_type(s.given(0), s.given(1), s.y)
         same_scale(s.y, s.given(0), s.given(1))
@@ -132,24 +137,9 @@ def _chosen(function: str) -> Callable[[Statements], Layer]:
     return entry
 
 
-def _relu(s: Statements) -> Layer:
-    if same_type(s.given(), s.y) == "float32":
-        return elementwise.unary(activated(s), "{0}")
-    return elementwise.bounded(s)
-
-
-def _leaky_relu(s: Statements) -> Layer:
-    slope = s.number("alpha")
-    if same_type(s.given(), s.y) == "float32":
-        return elementwise.unary(s, elementwise.expression(s, "leaky_relu"))
-    return elementwise.bent(s, slope)
-
-
 def _prelu(s: Statements) -> Layer:
     agree(s.given().shape == s.y.shape)
-    if same_type(s.given(), s.y) == "float32":
-        return elementwise.prelu(s)
-    return elementwise.bent(s)
+    return _by_type(elementwise.prelu, elementwise.bent)(s)
 
 
 def _quantize(s: Statements) -> Layer:
@@ -175,7 +165,7 @@ def _concatenation(s: Statements) -> Layer:
     return moves.concat(s, s.axis(len(s.y.shape)))
 
 
-def _split(axis: int, number: int) -> Callable[[Statements], Layer]:
+def _split(axis: int, number: int) -> Entry:
     """`axis`: the number of the input that says it; `number`: that of the tensor."""
 
     def entry(s: Statements) -> Layer:
@@ -227,7 +217,7 @@ def _nearest(s: Statements, given: int, made: int) -> NDArray[np.int64]:
     return np.array(found, np.int64)
 
 
-OPERATORS: Mapping[str, Callable[[Statements], Layer]] = {
+OPERATORS: Mapping[str, Entry] = {
     "add": _of_two("{0} + {1}", lambda s: elementwise.scaled_sum(s, "+")),
     "average_pool2d": lambda s: windows.average_pool(s, *_pool(s)),
     "concatenation": _concatenation,
@@ -235,7 +225,10 @@ OPERATORS: Mapping[str, Callable[[Statements], Layer]] = {
     "depthwise_conv2d": _depthwise,
     "dequantize": elementwise.dequantised,
     "fully_connected": _fully_connected,
-    "leaky_relu": _leaky_relu,
+    "leaky_relu": _by_type(
+        lambda s: elementwise.unary(s, elementwise.expression(s, "leaky_relu")),
+        lambda s: elementwise.bent(s, s.number("alpha")),
+    ),
     "logistic": tables.logistic,
     "max_pool2d": lambda s: windows.max_pool(s, *_pool(s)),
     "maximum": _chosen("max"),
@@ -247,7 +240,7 @@ OPERATORS: Mapping[str, Callable[[Statements], Layer]] = {
     "quantize": _quantize,
     "reduce_max": _extreme("max="),
     "reduce_min": _extreme("min="),
-    "relu": _relu,
+    "relu": _by_type(lambda s: elementwise.unary(activated(s), "{0}"), elementwise.bounded),
     "reshape": alias,
     "resize_nearest_neighbor": _resize,
     "slice": _slice,
