@@ -9,7 +9,7 @@ from math import inf
 from hwgen.autoschedule.options import Options
 from hwgen.codegen.image_layout import images_refused
 from hwgen.errors import HwgenError, Tolerating
-from hwgen.passes.covering import REFUSALS, UNMADE, UnitsOf, compile_covered
+from hwgen.passes.covering import REFUSALS, UNMADE, all_forms, best_form, covered_forms
 from hwgen.passes.decomposing import with_padding_apart
 from hwgen.passes.fusing import several
 from hwgen.passes.interleaving import interleaved
@@ -20,7 +20,6 @@ from hwgen.passes.phase import DEFAULTS, SearchOptions, compile_phase
 from hwgen.passes.phased import compile_phases
 from hwgen.passes.start import Start
 from hwgen.passes.trees import build
-from hwgen.passes.weighing import surely_weighed, weighed_if_better
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.phases import split_phases
 from hwgen.polyhedral.scop import build_scop
@@ -77,23 +76,18 @@ def rewritten(workload: Workload, hardware: HardwareSpec) -> Start:
 
 def _searched(start: Start, options: SearchOptions) -> Kernel:
     """What units make of a start, as the search finds it best."""
-    known: dict[str, Kernel] = {}
-
-    def units(given: Start) -> Kernel:
-        if given.trace not in known:
-            known[given.trace] = _as_it_is(given, options)
-        return known[given.trace]
-
+    made_of = partial(_as_it_is, options=options)
     with isl.bounded():
-        made = surely_weighed(start, units, options)
-        if made is None:
-            try:
-                made = units(start)
-            except HwgenError as error:
-                if error.code not in ("H301", UNMADE):
-                    raise
-                made = _edited(start, units, options, error)
-            made = weighed_if_better(made, units, options)
+        try:
+            made = best_form(all_forms(start), made_of, options)
+        except HwgenError as error:
+            if error.code not in ("H301", UNMADE):
+                raise
+            instead = None if error.code == UNMADE else error
+            made = best_form(covered_forms(start, error), made_of, options, instead)
+            # A processor beside units must take longer over it.
+            if made.cycles >= _cycles_of_processor(start):
+                raise
         return _with_end(made)
 
 
@@ -104,15 +98,6 @@ def _with_end(made: Kernel) -> Kernel:
         return made
     search = replace(made.account.search, cycles=found.cycles)
     return found.with_account(replace(made.account, search=search))
-
-
-def _edited(start: Start, units: UnitsOf, options: SearchOptions, refused: HwgenError) -> Kernel:
-    """A kernel of a workload that units do not compute statement by statement, in a form that they
-    do; a processor beside them must take longer over it."""
-    made = compile_covered(start, units, options, refused)
-    if made.cycles >= _cycles_of_processor(start):
-        raise refused
-    return made
 
 
 def _cycles_of_processor(start: Start) -> float:

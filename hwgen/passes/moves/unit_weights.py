@@ -11,6 +11,7 @@ from functools import partial
 
 from hwgen.passes.start import Start
 from hwgen.polyhedral.schedule.schedule import Schedule
+from hwgen.polyhedral.scop import view_statements
 from hwgen.polyhedral.semantics import adding, written
 from hwgen.polyhedral.tree.weighing import WIDE
 from hwgen.spec.expression import DTYPES, Access, Binary
@@ -23,6 +24,20 @@ def unit_weights(start: Start, statement: str) -> Iterator[Start]:
     if dtype:
         stage = start.stages[statement]
         yield from start.where_legal(partial(Schedule.weigh, stage=stage, dtype=dtype))
+
+
+def all_weighed(start: Start) -> Iterator[Start]:
+    """With weights wherever statements take some; nothing where none does, or one has some."""
+    made, workload = start, start.workload
+    narrow = {t.name for t in workload.tensors if DTYPES[t.dtype] < DTYPES[WIDE]}
+    if not narrow or not weight_type(start.hardware) or start.does("weigh"):
+        return
+    views = view_statements(workload)
+    for statement in workload.statements:
+        if statement.reads & narrow and statement not in views and start.stages[statement.name]:
+            made = next(unit_weights(made, statement.name), made)
+    if made is not start:
+        yield made
 
 
 def weight_type(hardware: HardwareSpec) -> str:
