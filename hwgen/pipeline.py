@@ -8,12 +8,12 @@ from math import inf
 
 from hwgen.autoschedule.options import Options
 from hwgen.codegen.image_layout import images_refused
-from hwgen.errors import HwgenError, Tolerating
+from hwgen.errors import HwgenError
 from hwgen.passes.covering import REFUSALS, UNMADE, all_forms, best_form, covered_forms
-from hwgen.passes.decomposing import with_padding_apart
 from hwgen.passes.fusing import several
 from hwgen.passes.interleaving import interleaved
 from hwgen.passes.kernel import Kernel
+from hwgen.passes.moves import with_padding_apart
 from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.passes.network import CompileUnits, in_blocks, phases_may_be_faster, shared_if_better
 from hwgen.passes.phase import DEFAULTS, SearchOptions, compile_phase
@@ -136,14 +136,10 @@ def compile_workload(
         check_defined(workload)
         given = Start(workload, hardware)
         apart = with_padding_apart(given)
-    made = _of_units(apart, options)
-    if hardware.processor is None or apart is given:
-        return made
-    # The processor may pad what it makes for units: they then load it as the image of a view.
-    found = [made]
-    with Tolerating(REFUSALS):
-        found.append(_of_units(given, options))
-    return min(found, key=options.measure)
+    # A processor may pad what it makes for units: they then load it as the image of a view.
+    both = hardware.processor is not None and apart is not given
+    forms = [apart, given] if both else [apart]
+    return best_form(forms, partial(_of_units, options=options), options, by_units=False)
 
 
 def _of_units(start: Start, options: SearchOptions) -> Kernel:

@@ -14,9 +14,8 @@ from math import inf
 
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.kernel import Kernel
-from hwgen.passes.moves import MOVES
+from hwgen.passes.moves import MOVES, all_weighed
 from hwgen.passes.moves.operations import all_known
-from hwgen.passes.moves.unit_weights import all_weighed
 from hwgen.passes.phase import Rival, SearchOptions, least_cycles, rearranged_bytes
 from hwgen.passes.start import Start
 from hwgen.polyhedral.match.operations import NOTHING_SHARED, Selection, Sharing
@@ -99,7 +98,8 @@ def _measured(made: Kernel, options: SearchOptions) -> Measure:
 
 def all_forms(start: Start) -> list[Start]:
     """A start, and its forms in which all statements that a move helps are said otherwise."""
-    return [start, *all_weighed(start)]
+    weighed = all_weighed(start)
+    return [start] if weighed is start else [start, weighed]
 
 
 def covered_forms(start: Start, refused: HwgenError) -> list[Start]:

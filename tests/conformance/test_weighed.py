@@ -86,6 +86,38 @@ def _kernel(looked_at: list[Start], form: Start) -> Kernel:
     return compile_phase(form, SearchOptions())
 
 
+def test_a_form_that_is_refused_leaves_the_others() -> None:
+    """And where all are, the first one's reason is told, or the one that is given."""
+    forms = all_forms(Start(added().workload, vta()))
+    without = HwgenError("H405", "no room")
+
+    def one_of_two(form: Start) -> Kernel:
+        if form is forms[0]:
+            raise without
+        return added()
+
+    for by_units in (False, True):
+        made = best_form(forms, one_of_two, SearchOptions(), by_units=by_units)
+        assert made.source == added().source
+
+    def none(form: Start) -> Kernel:
+        raise without if form is forms[0] else HwgenError("H502", "no room either")
+
+    with pytest.raises(HwgenError) as refused:
+        best_form(forms, none, SearchOptions())
+    assert refused.value is without
+    given = HwgenError("H301", "nothing computes it")
+    with pytest.raises(HwgenError) as refused:
+        best_form(forms, none, SearchOptions(), given)
+    assert refused.value is given
+
+    def broken(_: Start) -> Kernel:
+        raise HwgenError("H701", "no refusal")
+
+    with pytest.raises(HwgenError, match="H701"):
+        best_form(forms, broken, SearchOptions())
+
+
 def test_products_take_no_weights() -> None:
     product = load_workload(ROOT / "workloads" / "gemm.yaml", {"M": 16, "N": 16, "K": 16})
     assert len(all_forms(Start(product, vta()))) == 1

@@ -20,24 +20,14 @@ from hwgen.spec.hardware import HardwareSpec
 
 def unit_weights(start: Start, statement: str) -> Iterator[Start]:
     """With what a statement reads multiplied by weights of the type that units take."""
+    workload, stage = start.workload, start.stages.get(statement)
+    narrow = {t.name for t in workload.tensors if DTYPES[t.dtype] < DTYPES[WIDE]}
+    mine = next(s for s in workload.statements if s.name == statement)
+    if not stage or not mine.reads & narrow or mine in view_statements(workload):
+        return
     dtype = weight_type(start.hardware)
     if dtype:
-        stage = start.stages[statement]
         yield from start.where_legal(partial(Schedule.weigh, stage=stage, dtype=dtype))
-
-
-def all_weighed(start: Start) -> Iterator[Start]:
-    """With weights wherever statements take some; nothing where none does, or one has some."""
-    made, workload = start, start.workload
-    narrow = {t.name for t in workload.tensors if DTYPES[t.dtype] < DTYPES[WIDE]}
-    if not narrow or not weight_type(start.hardware) or start.does("weigh"):
-        return
-    views = view_statements(workload)
-    for statement in workload.statements:
-        if statement.reads & narrow and statement not in views and start.stages[statement.name]:
-            made = next(unit_weights(made, statement.name), made)
-    if made is not start:
-        yield made
 
 
 def weight_type(hardware: HardwareSpec) -> str:
