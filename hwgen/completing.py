@@ -13,7 +13,7 @@ from functools import partial
 from itertools import islice
 
 from hwgen.autoschedule.options import Options
-from hwgen.codegen.image_layout import packed_bytes
+from hwgen.codegen.lower.image_uses import packed_bytes
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.block_completing import complete_blocks
 from hwgen.passes.kernel import Kernel

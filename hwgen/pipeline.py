@@ -7,13 +7,13 @@ from functools import partial
 from math import inf
 
 from hwgen.autoschedule.options import Options
-from hwgen.codegen.image_layout import images_refused
+from hwgen.codegen.lower.image_uses import images_refused
 from hwgen.errors import HwgenError
 from hwgen.passes.covering import REFUSALS, UNMADE, all_forms, best_form, covered_forms
 from hwgen.passes.fusing import several
 from hwgen.passes.interleaving import interleaved
 from hwgen.passes.kernel import Kernel
-from hwgen.passes.moves import with_padding_apart
+from hwgen.passes.moves import all_signed, with_padding_apart
 from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.passes.network import CompileUnits, in_blocks, phases_may_be_faster, shared_if_better
 from hwgen.passes.phase import DEFAULTS, SearchOptions, compile_phase
@@ -101,13 +101,12 @@ def _with_end(made: Kernel) -> Kernel:
 
 
 def _cycles_of_processor(start: Start) -> float:
-    """What a processor takes for all of a workload, as it is written; infinite without one."""
+    """What a processor takes for all of a workload; infinite without one."""
     if start.hardware.processor is None:
         return inf
-    from hwgen.polyhedral.tree.cost import estimate_nest
+    from hwgen.passes.hosting import processor_cycles
 
-    schedule = start.schedule
-    return estimate_nest(schedule.resolved, schedule.homes, start.hardware).cycles
+    return processor_cycles(start.schedule)
 
 
 def _as_it_is(start: Start, options: SearchOptions) -> Kernel:
@@ -179,4 +178,6 @@ def otherwise(start: Start, options: SearchOptions, refused: HwgenError) -> Kern
     from hwgen.passes.hosting import compile_beside
 
     with isl.bounded():
-        return compile_beside(start, units, refused)
+        forms = dict.fromkeys((start, all_signed(start)))
+        beside = partial(compile_beside, units=units, refused=refused)
+        return best_form([*forms], beside, options, by_units=False)

@@ -27,6 +27,7 @@ from hwgen.autoschedule.nests import (
     pristine,
 )
 from hwgen.autoschedule.options import DEFAULTS, Options
+from hwgen.autoschedule.orders import order_loops
 from hwgen.autoschedule.report import Choice, SearchReport
 from hwgen.autoschedule.sharing import share_loops, share_out
 from hwgen.errors import HwgenError, Tolerating
@@ -86,6 +87,7 @@ def autoschedule(schedule: Schedule, options: Options = DEFAULTS) -> SearchRepor
         elif pristine(schedule.state, stage):
             choices.append(_simple(schedule, stage, machine, options))
     choices += share_loops(schedule, touched)
+    choices += order_loops(schedule, touched)
     share_out(schedule, touched, options)
     choices += _complete(schedule, machine, touched)
     notes = [] if count(schedule) > before else ["the schedule was complete"]

@@ -21,7 +21,7 @@ from hwgen.autoschedule.options import WORTH, Options
 from hwgen.autoschedule.report import Choice
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.tree import loop_edits
-from hwgen.polyhedral.tree.cost import estimate_nest
+from hwgen.polyhedral.tree.cost import NestCost, estimate_nest
 from hwgen.polyhedral.tree.loop_tree import Loop, LoopTree, Node, blocks, sites
 from hwgen.spec.affine import affine
 from hwgen.spec.expression import substitute
@@ -238,10 +238,17 @@ def _without(state: LoopTree, apart: AbstractSet[str]) -> LoopTree:
     return replace(state, root=tuple(n for n in state.root if n.name not in apart))
 
 
-def _cycles(state: LoopTree, homes: Mapping[str, tuple[str, ...]], hardware: HardwareSpec) -> float:
-    """Modelled cycles, the outermost loops run by workers where that is faster."""
+def _cycles(state: LoopTree, homes: Mapping[str, tuple[str, ...]], hardware: HardwareSpec) -> int:
+    return cost_with_workers(state, homes, hardware).cycles
+
+
+def cost_with_workers(
+    state: LoopTree, homes: Mapping[str, tuple[str, ...]], hardware: HardwareSpec
+) -> NestCost:
+    """The modelled cost, the outermost loops run by workers where that is faster."""
     shared = _by_workers(state, hardware)
-    return min(estimate_nest(s, homes, hardware, 0).cycles for s in (state, shared))
+    costs = [estimate_nest(s, homes, hardware, 0) for s in (state, shared)]
+    return min(costs, key=lambda c: c.cycles)
 
 
 def _by_workers(state: LoopTree, hardware: HardwareSpec) -> LoopTree:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from math import prod
 
 from hwgen.codegen.c_names import C_TYPES, NameTable, Reserved
-from hwgen.codegen.image_layout import is_tensor
 from hwgen.codegen.nodes import Code, calls
 from hwgen.codegen.program import Program
 from hwgen.codegen.storages import Image
@@ -244,7 +243,8 @@ def host_plan(
     between = tuple(tensors[a.name] for a in program.between)
     theirs = {*program.inputs, *program.outputs, *(t.name for t in between)}
     same = (i for i in program.images if i.tensor in theirs and i.role != "temporary")
-    direct = in_place.union(i.name for i in same if is_tensor(i, tensors[i.tensor]))
+    plain = (i.name for i in same if i.is_tensor(tensors[i.tensor].dtype, tensors[i.tensor].shape))
+    direct = in_place.union(plain)
     shared = (i for i in program.images if hardware.reaches(i.memory))
     return HostPlan(
         program,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 from typing import Literal
 
+from hwgen.codegen.layout import dense
 from hwgen.polyhedral.tree.loop_tree import Role
+from hwgen.spec.affine import Affine, affine
 from hwgen.spec.expression import DTYPES, Expr
 
 
@@ -54,6 +57,42 @@ class Image:
     @property
     def bytes(self) -> int:
         return self.entries * self.entry_bytes
+
+    def keeps_order(self, shape: tuple[int, ...]) -> bool:
+        """Whether it holds the elements of a tensor of a shape in the tensor's own order, each
+        once; it may pad between them."""
+        steps: dict[str, int] = {}
+        for index, step in zip(self.index, dense(shape), strict=True):
+            function = affine(index)
+            if function is None:
+                return False
+            for name, coefficient in function.terms:
+                steps[name] = steps.get(name, 0) + coefficient * step
+        extents = (*self.outer, *self.lanes)
+        moved = [steps.get(f"p{n}", 0) for n, extent in enumerate(extents) if extent > 1]
+        return all(a > b for a, b in pairwise([*moved, 0]))
+
+    def is_tensor(self, dtype: str, shape: tuple[int, ...]) -> bool:
+        """Whether it is a tensor of a type and a shape as the host has it: the same elements in the
+        same order, nothing between, before or behind them."""
+        extents = (*self.outer, *self.lanes)
+        if self.dtype != dtype or prod(extents) != prod(shape):
+            return False
+        ranges = {f"p{n}": extent for n, extent in enumerate(extents)}
+        functions: list[tuple[Affine, int]] = []
+        for index, extent, step in zip(self.index, shape, dense(shape), strict=True):
+            function = affine(index)
+            if function is None:
+                return False
+            low, high = function.interval(ranges)
+            if low < 0 or high >= extent:
+                return False
+            functions.append((function, step))
+        return all(
+            sum(f.coefficient(f"p{n}") * step for f, step in functions) == own
+            for n, (extent, own) in enumerate(zip(extents, dense(extents), strict=True))
+            if extent > 1
+        )
 
     def __str__(self) -> str:
         shape = list(self.outer + self.lanes)

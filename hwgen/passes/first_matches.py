@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import islice
 from math import prod
 
-from hwgen.codegen.image_layout import packed_bytes
+from hwgen.codegen.lower.image_uses import packed_bytes
 from hwgen.errors import HwgenError
 from hwgen.model.bound import cover_bound
 from hwgen.polyhedral.match.matching import Match, ranked_matches

@@ -167,8 +167,6 @@ class _Hosting:
         for number, group in enumerate(groups):
             if group.made is None:
                 continue
-            if any(s.accumulates for s in group.statements) and not self.own_core:
-                continue
             beside = [n for n in (number - 1, number + 1) if 0 <= n < len(groups)]
             coded = [n for n in beside if result[n].made is None]
             phase = phase_of(self.workload, [list(g.statements) for g in groups], number)
@@ -199,10 +197,7 @@ class _Hosting:
 
     def _cycles(self, workload: Workload) -> int:
         """What a workload takes on the processor."""
-        schedule = Schedule(workload, self.hardware)
-        if self.own_core:
-            autoschedule(schedule)
-        return estimate_nest(schedule.resolved, schedule.homes, self.hardware).cycles
+        return processor_cycles(Schedule(workload, self.hardware))
 
     def fewer(self, groups: Sequence[_Group]) -> list[_Group]:
         """The same, the processor running what costs it least of what units run."""
@@ -266,11 +261,8 @@ class _Hosting:
         return made.with_account(Account.of_phases(self.start, made.cycles, parts, spills))
 
     def _with_nests(self, schedule: Schedule) -> Kernel:
-        """A schedule compiled; what a processor with units of its own runs, with loops where these
-        are faster."""
+        """A schedule compiled; what the processor runs is scheduled where that is faster."""
         plain = compile_padded(schedule)
-        if not self.own_core:
-            return plain
         nests = schedule.copy()
         made = plain
         with Tolerating(REFUSALS):
@@ -279,6 +271,13 @@ class _Hosting:
         if _of_units(plain.program) == _of_units(made.program):  # Code and units take turns.
             return min(plain, made, key=lambda k: sum(code.cycles for code in k.program.codes))
         return min(plain, made, key=lambda k: k.timing.cycles)
+
+
+def processor_cycles(schedule: Schedule) -> int:
+    """Cycles of a schedule that the processor runs alone, completed as code of it is."""
+    completed = schedule.copy()
+    autoschedule(completed)
+    return estimate_nest(completed.resolved, completed.homes, completed.hardware).cycles
 
 
 def _of_units(program: Program) -> list[Program]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import chain, islice
 
-from hwgen.codegen.image_layout import packed_bytes
+from hwgen.codegen.lower.image_uses import packed_bytes
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.cache import ScheduleCache
 from hwgen.passes.kernel import Kernel

@@ -12,8 +12,13 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hwgen.codegen.image_layout import ImageLayout, image_layouts, images_refused, keeps_order
-from hwgen.codegen.temporaries import check_written, shared_image, written_part
+from hwgen.codegen.lower.image_uses import (
+    ImageUse,
+    fetch_refused,
+    image_uses,
+    images_refused,
+    written_part,
+)
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.account import Account
 from hwgen.passes.kernel import Kernel
@@ -49,7 +54,7 @@ class _Held:
     last: int
 
 
-_Stored = tuple[tuple[str, ImageLayout], ...]
+_Stored = tuple[tuple[str, ImageUse], ...]
 """Tensors that earlier phases stored, and how."""
 
 _Taken = tuple[tuple[str, str, int], ...]
@@ -123,20 +128,18 @@ class _Images:
         error = images_refused(self.hardware, scop, match)
         if error is not None or not (self.fetched or self.stores):
             return error
-        images = image_layouts(scop, self.hardware, match)
+        uses = image_uses(scop, self.hardware, match)
+        if isinstance(uses, HwgenError):
+            return uses
         for name, stored in self.fetched:
-            tensor = self.workload.tensor[name]
-            loads = [i for i in images.values() if i.image.tensor == name]
-            try:
-                shared_image(tensor, stored, loads)
-                for load in loads:
-                    check_written(tensor, self.written[name], load, match.count)
-            except HwgenError as error:
+            loads = [u for u in uses if u.image.tensor == name]
+            error = fetch_refused(self.workload.tensor[name], self.written[name], stored, loads)
+            if error is not None:
                 return error
-        for name in self.stores:
-            tensor = self.workload.tensor[name]
-            if not keeps_order(images[name].image, tensor.shape):
-                return HwgenError("H504", f"{name} is not stored in its order")
+        for use in uses:
+            shape = self.workload.tensor[use.image.tensor].shape
+            if use.stores and use.tensor in self.stores and not use.image.keeps_order(shape):
+                return HwgenError("H504", f"{use.tensor} is not stored in its order")
         return None
 
 
@@ -184,7 +187,7 @@ class PhaseSearch:
         held: dict[str, _Held] = {}
         last = _last_uses(self.phases)
         found: list[Kernel] = []
-        stored: dict[str, ImageLayout] = {}
+        stored: dict[str, ImageUse] = {}
         for number, phase in enumerate(self.phases):
             memories = {n: h.memory for n, h in held.items()}
             sharing = sharing_of(self.phases, number, memories, choice)
@@ -197,8 +200,11 @@ class PhaseSearch:
             if isinstance(compiled, HwgenError):
                 return Refused(compiled, number, alive)
             found.append(compiled)
-            images = image_layouts(compiled.scop, self.hardware, compiled.match)
-            stored |= {n: images[n] for n in phase.leaves if n in choice.spilled}
+            leaves = {n for n in phase.leaves if n in choice.spilled}
+            if leaves:
+                uses = image_uses(compiled.scop, self.hardware, compiled.match)
+                assert not isinstance(uses, HwgenError), "the phase is compiled"
+                stored |= {u.tensor: u for u in uses if u.stores and u.tensor in leaves}
             for storage in compiled.match.selection.storages:
                 if storage.shape and storage.tensor not in held:
                     entries = compiled.tiling.entries(storage.name)

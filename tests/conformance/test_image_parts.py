@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hwgen.codegen.image_layout import images_refused
+from hwgen.codegen.lower.image_uses import images_refused
 from hwgen.codegen.nodes import calls
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
@@ -122,7 +122,10 @@ def test_parts_that_do_not_agree_are_refused() -> None:
     found = (images_refused(hardware, scop, m) for m in match(scop, select(scop, hardware)))
     known = next(error for error in found if error is not None).diagnostic
     assert (known.code, known.field) == ("H504", "tensors.t")
-    assert known.found == "[5, 16, 4] at (p0 * 4 + p2, p1) and [17, 16, 4] at (p0 + p2 * 17, p1)"
+    assert known.found == (
+        "float32[5, 16, 4] at (p0 * 4 + p2, p1) in ddr and "
+        "float32[17, 16, 4] at (p0 + p2 * 17, p1) in ddr"
+    )
     assert known.repair
 
 

@@ -318,8 +318,8 @@ def test_entries_that_are_stored_and_loaded_otherwise_are_refused() -> None:
         compile_kernel(layers(), three_units(4), options=QUICK)
     known = refused.value.diagnostic
     assert known.field == "tensors.h"
-    assert "float32[11][10][4]" in known.found
-    assert known.found.endswith("[8] at (p0 * 4 + p2, p1 * 8 + p3) in ddr")
+    assert "float32[11, 10, 4]" in known.found
+    assert known.found.endswith(", 8] at (p0 * 4 + p2, p1 * 8 + p3) in ddr")
     assert known.repair
 
 

@@ -15,7 +15,7 @@ from hwgen.errors import HwgenError
 from hwgen.model.reference import run_reference
 from hwgen.network.graph import Graph
 from hwgen.network.operators.from_tflite import OPERATORS
-from hwgen.network.operators.rescaling import Fixed, quantised_multiplier, rounded
+from hwgen.network.operators.rescaling import Fixed, high_part, quantised_multiplier, rounded
 from hwgen.network.operators.statements import Axis
 from hwgen.network.operators.table import layers_of
 from hwgen.network.operators.tables import (
@@ -23,6 +23,7 @@ from hwgen.network.operators.tables import (
     _lines,  # pyright: ignore[reportPrivateUsage]
 )
 from hwgen.network.tflite_reader import read_tflite
+from hwgen.spec.load import make_workload
 from tests.models import (
     HAVE_READER,
     WITH_READER,
@@ -200,6 +201,25 @@ def test_a_wrong_bit_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 )
 def test_factors(real: float, multiplier: int, shift: int) -> None:
     assert quantised_multiplier(real) == (multiplier, shift)
+
+
+@pytest.mark.parametrize("shift", [0, 1, 15, 20, 22])
+@pytest.mark.parametrize("multiplier", [0, 1 << 30, 3 << 29, 1623821475, (1 << 31) - 1])
+def test_a_shift_before_a_product_is_a_part_of_the_one_after_it(
+    multiplier: int, shift: int
+) -> None:
+    workload = make_workload(
+        "high", sizes={"N": 511}, tensors={"x": "int32[N]", "y": "int32[N]"},
+        compute=[f"y[n] = {high_part('x[n]', multiplier, shift)}"],
+    )  # fmt: skip
+    x = np.arange(-255, 256, dtype=np.int32)
+    found = run_reference(workload, {"x": x})["y"]
+    assert found.tolist() == [((int(v) << shift) * multiplier + (1 << 30)) >> 31 for v in x]
+
+
+def test_a_product_that_loses_no_bit_is_narrow() -> None:
+    assert "int64" in high_part("x[n]", 3 << 28, 2)
+    assert high_part("x[n]", 3 << 28, 20) == f"(x[n]) * {3 << 17}"
 
 
 def test_halves_are_rounded_away_from_zero() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from hwgen.codegen.image_layout import is_tensor
 from hwgen.codegen.storages import Image
 from hwgen.polyhedral.match.cuts import Cut, sizes_of
 from hwgen.polyhedral.scop import View
@@ -81,7 +80,7 @@ def _in_place(image: Image, tensor: Tensor, hardware: HardwareSpec, view: View |
     reached = memory.shared and hardware.code.handles_are_pointers
     if not reached or view is not None or image.role == "temporary":
         return image
-    return replace(image, in_place=is_tensor(image, tensor))
+    return replace(image, in_place=image.is_tensor(tensor.dtype, tensor.shape))
 
 
 def _element(dimension: int, rank: int, cut: Cut) -> Expr:

@@ -10,13 +10,19 @@ from hwgen.codegen.nodes import Call, Code, Node, calls, rewritten
 from hwgen.codegen.program import Program
 from hwgen.codegen.storages import Array
 from hwgen.polyhedral.tree.build import unique
+from hwgen.polyhedral.tree.loop_tree import Tensor
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 
 
-def joined(workload: Workload, hardware: HardwareSpec, parts: Sequence[Program | Code]) -> Program:
-    """The program of a workload; images, micro-kernels and call sites of different parts get names
-    and numbers of their own."""
+def joined(
+    workload: Workload,
+    hardware: HardwareSpec,
+    tensors: Mapping[str, Tensor],
+    parts: Sequence[Program | Code],
+) -> Program:
+    """The program of a workload; `tensors`: those of its schedule too. Images, micro-kernels and
+    call sites of different parts get names and numbers of their own."""
     if len(parts) == 1 and isinstance(parts[0], Program):
         return parts[0]
     images: set[str] = set()
@@ -44,11 +50,13 @@ def joined(workload: Workload, hardware: HardwareSpec, parts: Sequence[Program |
         buffers=tuple(b for p in programs for b in p.buffers),
         kernels=tuple(k for p in programs for k in p.kernels),
         body=tuple(n for p in made for n in (p.body if isinstance(p, Program) else (p,))),
-        between=_between(workload, made),
+        between=_between(workload, tensors, made),
     )
 
 
-def _between(workload: Workload, parts: Sequence[Program | Code]) -> tuple[Array, ...]:
+def _between(
+    workload: Workload, tensors: Mapping[str, Tensor], parts: Sequence[Program | Code]
+) -> tuple[Array, ...]:
     """What the processor takes over from units, or they from it, besides the caller's arrays."""
     outer = {t.name for t in (*workload.inputs, *workload.outputs)}
     found: dict[str, Array] = {}
@@ -59,8 +67,9 @@ def _between(workload: Workload, parts: Sequence[Program | Code]) -> tuple[Array
                 found.setdefault(name, Array.whole(name, array.dtype, array.extents))
         else:
             for image in part.images:
-                tensor = workload.tensor.get(image.tensor)
-                if image.role != "temporary" and tensor is not None:
+                tensor = tensors.get(image.tensor)
+                given = image.role != "temporary" and image.supplied is None
+                if given and tensor is not None:
                     array = Array.whole(tensor.name, tensor.dtype, tensor.shape)
                     found.setdefault(tensor.name, array)
     return tuple(a for n, a in found.items() if n not in outer)

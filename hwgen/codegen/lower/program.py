@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from hwgen.codegen.c_names import kernel_name
 from hwgen.codegen.configuration import configured
 from hwgen.codegen.layout import BufferLayout
-from hwgen.codegen.lower.alternatives import parted
 from hwgen.codegen.lower.bands import unbanded
-from hwgen.codegen.lower.beginnings import begun
+from hwgen.codegen.lower.block_parts import in_parts
 from hwgen.codegen.lower.conflicts import Box
 from hwgen.codegen.lower.filled import filled
 from hwgen.codegen.lower.idle import without_idle
@@ -104,7 +103,7 @@ def lower_tree(
         part, program = _units(region, hardware)
         parts.append(part)
         made.append(configured(program, hardware))
-    return Lowered(tuple(parts), joined(workload, hardware, made), tuple(codes))
+    return Lowered(tuple(parts), joined(workload, hardware, state.tensor, made), tuple(codes))
 
 
 def _code(region: Region, whole: Workload | None, hardware: HardwareSpec) -> tuple[Code, Placing]:
@@ -130,7 +129,7 @@ def _units(region: Region, hardware: HardwareSpec) -> tuple[Part, Program]:
     state, homes = unfused(region.state, region.homes)
     tree = without_idle(state)
     cover = spread(bind(tree, homes, hardware, views), hardware)
-    cover = filled(parted(begun(cover, hardware)), hardware)
+    cover = filled(in_parts(cover), hardware)
     lanes = lanes_of(cover)
     guarded = hardware.pipelined
     root = unbanded(cover.state.root, lanes.whole, guarded=guarded)

@@ -188,9 +188,9 @@ def scaled_sum(s: Statements, sign: str) -> Layer:
     (mul_a, shift_a), (mul_b, shift_b), (mul_y, shift_y) = map(quantised_multiplier, real)
     shifts = (shift_a, shift_b, shift_y)
     need(min(shifts) >= -30 and max(shifts) <= 0, "scales that are too far apart")
-    value = high_part(f"({a} - {a_zero}) << {left}", mul_a)
+    value = high_part(f"{a} - {a_zero}", mul_a, left)
     high_a = s.made("a_hi", "int32", axes, value)
-    value = high_part(f"({b} - {b_zero}) << {left}", mul_b)
+    value = high_part(f"{b} - {b_zero}", mul_b, left)
     high_b = s.made("b_hi", "int32", axes, value)
     value = f"{divided(high_a, -shift_a)} {sign} {divided(high_b, -shift_b)}"
     total = s.made("total", "int32", axes, value)

@@ -76,9 +76,12 @@ def activated(s: Statements) -> Statements:
 
 
 def high_part(value: str, multiplier: int, shift: int = 0) -> str:
-    """The product's upper half, doubled and rounded, of a value shifted to the left before."""
-    shifted = f"({value}) << {shift}" if shift > 0 else value
-    return f"int32((int64({shifted}) * {multiplier} + (1 << 30)) >> 31)"
+    """The product's upper half, doubled and rounded, of a value shifted to the left before: the
+    product is shifted less to the right. Where no bit is lost, a smaller product is left."""
+    right = 31 - max(shift, 0)
+    if multiplier % (1 << right) == 0:
+        return f"({value}) * {multiplier >> right}"
+    return f"int32((int64({value}) * {multiplier} + {1 << (right - 1)}) >> {right})"
 
 
 def divided(value: str, exponent: int) -> str:

@@ -12,13 +12,21 @@ from hwgen.passes.moves.bind_parts import bind_parts
 from hwgen.passes.moves.distribute import distribute
 from hwgen.passes.moves.inline import inline
 from hwgen.passes.moves.padding_apart import padding_apart
+from hwgen.passes.moves.signed_factors import signed_factors
 from hwgen.passes.moves.split_constants import split_constants
 from hwgen.passes.moves.unit_weights import unit_weights
 from hwgen.passes.start import Start
 
 Move = Callable[[Start, str], Iterator[Start]]
 
-MOVES: tuple[Move, ...] = (inline, split_constants, distribute, bind_parts, unit_weights)
+MOVES: tuple[Move, ...] = (
+    inline,
+    split_constants,
+    distribute,
+    signed_factors,
+    bind_parts,
+    unit_weights,
+)
 """All of them, those first that need the fewest calls."""
 
 
@@ -30,6 +38,11 @@ def with_padding_apart(start: Start) -> Start:
 def all_weighed(start: Start) -> Start:
     """The same with weights of all statements that take some."""
     return start if start.does("weigh") else _everywhere(start, unit_weights)
+
+
+def all_signed(start: Start) -> Start:
+    """The same with the factors of all its sums signed where that is of use."""
+    return _everywhere(start, signed_factors)
 
 
 def _everywhere(start: Start, move: Move) -> Start:

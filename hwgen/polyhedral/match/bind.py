@@ -14,6 +14,7 @@ from hwgen.errors import HwgenError, Tolerating
 from hwgen.polyhedral.match.covering import Step, steps_of
 from hwgen.polyhedral.match.lane_loops import assigned
 from hwgen.polyhedral.scop import View
+from hwgen.polyhedral.semantics import setting
 from hwgen.polyhedral.tree.aliases import root, shared_homes
 from hwgen.polyhedral.tree.binding import Binding
 from hwgen.polyhedral.tree.block_copies import copied, depth_of, nest
@@ -31,8 +32,9 @@ from hwgen.polyhedral.tree.loop_tree import (
     loops,
     map_blocks,
 )
+from hwgen.polyhedral.tree.reductions import beginning
 from hwgen.spec.expression import Access, Const, Expr, Name, names, replace_part, substitute, walk
-from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.hardware import HardwareSpec, Intrinsic
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def bind(
 
     Raises:
         HwgenError: H421 a block without intrinsics; H422 one that its intrinsics do not compute,
-            or only in the place of what is still needed.
+            or only in the place of what is still needed; H424 sums that nothing begins.
     """
     views = {t: v for t, v in views.items() if _is_view(state, t)}
     root = map_blocks(state.root, lambda b: None if b.stage in views else b)
@@ -164,6 +166,8 @@ def _split(
         homes[tensor] = homes.get(places.get(tensor, ""), site.names[:depth])
     last = found[-1]
     calls[site.block.name] = _call(last)
+    if stage.reduces and site.block.part == "whole":
+        calls[site.block.name] = replace(_call(last), first=_first(state, site, last, hardware))
     if stage.tensor in places:
         storage = state.storage[stage.tensor]
         state = state.with_storage(replace(storage, alias=places[stage.tensor]))
@@ -177,6 +181,24 @@ def _split(
 
 def _call(step: Step) -> Binding:
     return Binding(step.intrinsic, step.operands, immediates=step.immediates)
+
+
+def _first(state: LoopTree, site: Site, step: Step, hardware: HardwareSpec) -> Intrinsic:
+    """What sets the sums of a stage where a call adds to them."""
+    stage = state.stage[site.block.stage]
+    start = beginning(stage, state.tensor[stage.tensor].dtype)
+    number = start.value if isinstance(start, Const) and not stage.ordered else None
+    first = None if number is None else setting(hardware, step.intrinsic, number)
+    if first is None:
+        raise HwgenError(
+            "H424",
+            f"nothing begins the sums of {stage.tensor}",
+            field=f"blocks.{site.block.name}",
+            found=f"{step.intrinsic.name}, which adds to what is there",
+            allowed=f"an intrinsic that does the same to {start}, or a block that sets it",
+            repair=f"decompose_reduction({stage.tensor!r}, ...), and tensorize what it makes",
+        )
+    return first
 
 
 def _renamed(step: Step, named: Mapping[str, str]) -> Step:

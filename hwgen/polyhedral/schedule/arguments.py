@@ -20,6 +20,7 @@ from hwgen.polyhedral.tree.edit import refuse
 from hwgen.polyhedral.tree.terms import not_quasi_affine
 from hwgen.spec.expression import Expr
 from hwgen.spec.grammar import ExpressionError, parse_expression
+from hwgen.spec.workload_resolve import fold
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -198,11 +199,13 @@ def check_affine(expr: Expr, condition: bool = False) -> None:
 
 
 def parsed(text: str) -> Expr:
-    """Raises:
-    HwgenError: H02x, without a place: that is the script's line, where there is one.
+    """An expression as statements have it: arithmetic between numbers is done, in no type.
+
+    Raises:
+        HwgenError: H02x, without a place: that is the script's line, where there is one.
     """
     try:
-        return parse_expression(text)
+        return fold(parse_expression(text))
     except ExpressionError as error:
         known = error.diagnostic
         raise HwgenError(

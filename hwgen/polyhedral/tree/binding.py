@@ -17,7 +17,8 @@ class Binding:
     """The call that runs the instances of a block.
 
     `operands`: the access, over the stage's iterators, that each of the intrinsic's operands stands
-    for; `filled`: iterators without a loop of which all lanes take part though fewer may.
+    for; `filled`: iterators without a loop of which all lanes take part though fewer may; `first`:
+    what runs the first contribution to each sum and sets it, where no block does.
     """
 
     intrinsic: Intrinsic
@@ -25,6 +26,7 @@ class Binding:
     lanes: Lanes = ()
     immediates: tuple[tuple[str, int | float], ...] = ()
     filled: tuple[str, ...] = ()
+    first: Intrinsic | None = None
 
     @property
     def single(self) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 What is proved: both are the same polynomial over the same parts, modulo the width of their type, as
 sums and products of integers wrap around. So `x + 40000` is `x + 20000 + 20000`, `x << 2` is
-`x * 4`, and `(x - 3) * 5` is `x * 5 - 15`.
+`x * 4`, and `(x - 3) * 5` is `x * 5 - 15`. A cast to a type that holds every value changes none:
+`u` of uint8 is `int8(u - 128) + 128`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, replace
 from hwgen.polyhedral.tree.bind_expr import parts_to_bind
 from hwgen.polyhedral.tree.edit import find_uncalled, refuse, value_dtype
 from hwgen.polyhedral.tree.loop_tree import LoopTree
+from hwgen.polyhedral.value_range import value_range
 from hwgen.spec.expression import (
     DTYPES,
     Access,
@@ -28,7 +30,8 @@ from hwgen.spec.expression import (
     tensors_of,
     with_children,
 )
-from hwgen.spec.typecheck import ExpressionTypeError, is_float
+from hwgen.spec.intervals import within
+from hwgen.spec.typecheck import ExpressionTypeError, integer_range, is_float
 
 MOST_TERMS = 64
 """Terms of a polynomial; of one with more nothing is proved."""
@@ -105,6 +108,8 @@ class _Proof:
                 return _Terms({(): number})
             case Cast(to, inner) if to == dtype and self._widens(inner, dtype):
                 return self.terms(inner, dtype)
+            case Cast(to, inner) if self.type_of(inner) == dtype and self._keeps(inner, to):
+                return self.terms(inner, dtype)
             case _ if isinstance(value, Access) or self.type_of(value) != dtype:
                 return _Terms({(self.normal(value),): 1})
             case Unary("-", inner):
@@ -124,6 +129,11 @@ class _Proof:
         own = self.type_of(inner)
         narrow = not is_float(own) and DTYPES[own] < DTYPES[dtype] and isinstance(inner, Access)
         return own == dtype or (narrow and dtype in ("int32", "int64"))
+
+    def _keeps(self, inner: Expr, dtype: str) -> bool:
+        """Whether a cast to a narrower type changes no number."""
+        held = None if is_float(dtype) else value_range(inner, self.dtypes)
+        return held is not None and within(held, integer_range(dtype))
 
     def _text(self, value: Expr) -> str:
         """A value whose outermost step is none of sums and products, its parts in normal form."""

@@ -14,8 +14,8 @@ from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
 import hwgen
-from hwgen.codegen.image_layout import is_tensor, keeps_order, packed_bytes
 from hwgen.codegen.layout import dense
+from hwgen.codegen.lower.image_uses import packed_bytes
 from hwgen.codegen.lower.places import Place
 from hwgen.codegen.lower.program import Lowered
 from hwgen.codegen.lower.trials import Trials
@@ -168,7 +168,7 @@ def test_an_image_that_keeps_order_has_all_elements_in_order(
     image, shape = made
     found = elements(image, shape)
     assert sorted(found) == list(range(prod(shape)))
-    if keeps_order(image, shape):
+    if image.keeps_order(shape):
         assert found == sorted(found)
     elif all(extent % 4 == 0 for extent in shape):
         assert found != sorted(found)
@@ -183,8 +183,8 @@ def test_an_image_that_is_its_tensor_has_every_element_at_its_place(
     tensor = Tensor("t", "int8", shape, "output", False, Location("t.yaml", 1))
     whole = prod(image.outer) * prod(image.lanes)
     plain = whole == prod(shape) and elements(image, shape) == list(range(whole))
-    assert is_tensor(image, tensor) == plain
-    assert not is_tensor(image, replace(tensor, dtype="int32"))
+    assert image.is_tensor(tensor.dtype, tensor.shape) == plain
+    assert not image.is_tensor("int32", tensor.shape)
 
 
 def image(outer: tuple[int, ...], lanes: tuple[int, ...], *index: Expr) -> Image:
@@ -194,16 +194,16 @@ def image(outer: tuple[int, ...], lanes: tuple[int, ...], *index: Expr) -> Image
 def test_orders_that_are_kept_and_that_are_not() -> None:
     p = [Name(f"p{n}") for n in range(4)]
     plain = image((4,), (8,), p[0], p[1])
-    assert keeps_order(plain, (4, 8))
-    assert not keeps_order(plain, (4, 16)) or elements(plain, (4, 16))[:8] == list(range(8))
+    assert plain.keeps_order((4, 8))
+    assert not plain.keeps_order((4, 16)) or elements(plain, (4, 16))[:8] == list(range(8))
     by_column = image((2, 4), (8,), p[1], add(multiply(p[0], Const(8)), p[2]))
-    assert not keeps_order(by_column, (4, 16))
+    assert not by_column.keeps_order((4, 16))
     by_row = image((4, 2), (8,), p[0], add(multiply(p[1], Const(8)), p[2]))
-    assert keeps_order(by_row, (4, 16))
+    assert by_row.keeps_order((4, 16))
     transposed = image((8,), (4,), p[1], p[0])
-    assert not keeps_order(transposed, (4, 8))
+    assert not transposed.keeps_order((4, 8))
     broadcast = image((5, 4), (8,), p[1], p[2])
-    assert not keeps_order(broadcast, (4, 8))
+    assert not broadcast.keeps_order((4, 8))
 
 
 def test_memory_that_the_host_shares_leaves_tensors_in_order() -> None:
@@ -221,4 +221,4 @@ def test_memory_that_the_host_shares_leaves_tensors_in_order() -> None:
 
 
 def test_a_tensor_of_one_element_is_in_order() -> None:
-    assert keeps_order(image((1, 1), (), Name("p0")), (1,))
+    assert image((1, 1), (), Name("p0")).keeps_order((1,))
