@@ -8,20 +8,18 @@ from math import inf
 
 from hwgen.autoschedule.options import Options
 from hwgen.codegen.lower.image_uses import images_refused
-from hwgen.errors import HwgenError, Tolerating
-from hwgen.passes.covering import REFUSALS, UNMADE, UnitsOf, compile_covered
-from hwgen.passes.decomposing import with_padding_apart
+from hwgen.errors import HwgenError
+from hwgen.passes.covering import REFUSALS, UNMADE, all_forms, best_form, covered_forms
 from hwgen.passes.fusing import several
 from hwgen.passes.interleaving import interleaved
 from hwgen.passes.kernel import Kernel
-from hwgen.passes.moves.signed_factors import all_signed
+from hwgen.passes.moves import all_signed, with_padding_apart
 from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.passes.network import CompileUnits, in_blocks, phases_may_be_faster, shared_if_better
 from hwgen.passes.phase import DEFAULTS, SearchOptions, compile_phase
 from hwgen.passes.phased import compile_phases
 from hwgen.passes.start import Start
 from hwgen.passes.trees import build
-from hwgen.passes.weighing import surely_weighed, weighed_if_better
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.phases import split_phases
 from hwgen.polyhedral.scop import build_scop
@@ -78,23 +76,18 @@ def rewritten(workload: Workload, hardware: HardwareSpec) -> Start:
 
 def _searched(start: Start, options: SearchOptions) -> Kernel:
     """What units make of a start, as the search finds it best."""
-    known: dict[str, Kernel] = {}
-
-    def units(given: Start) -> Kernel:
-        if given.trace not in known:
-            known[given.trace] = _as_it_is(given, options)
-        return known[given.trace]
-
+    made_of = partial(_as_it_is, options=options)
     with isl.bounded():
-        made = surely_weighed(start, units, options)
-        if made is None:
-            try:
-                made = units(start)
-            except HwgenError as error:
-                if error.code not in ("H301", UNMADE):
-                    raise
-                made = _edited(start, units, options, error)
-            made = weighed_if_better(made, units, options)
+        try:
+            made = best_form(all_forms(start), made_of, options)
+        except HwgenError as error:
+            if error.code not in ("H301", UNMADE):
+                raise
+            instead = None if error.code == UNMADE else error
+            made = best_form(covered_forms(start, error), made_of, options, instead)
+            # A processor beside units must take longer over it.
+            if made.cycles >= _cycles_of_processor(start):
+                raise
         return _with_end(made)
 
 
@@ -105,15 +98,6 @@ def _with_end(made: Kernel) -> Kernel:
         return made
     search = replace(made.account.search, cycles=found.cycles)
     return found.with_account(replace(made.account, search=search))
-
-
-def _edited(start: Start, units: UnitsOf, options: SearchOptions, refused: HwgenError) -> Kernel:
-    """A kernel of a workload that units do not compute statement by statement, in a form that they
-    do; a processor beside them must take longer over it."""
-    made = compile_covered(start, units, options, refused)
-    if made.cycles >= _cycles_of_processor(start):
-        raise refused
-    return made
 
 
 def _cycles_of_processor(start: Start) -> float:
@@ -151,14 +135,10 @@ def compile_workload(
         check_defined(workload)
         given = Start(workload, hardware)
         apart = with_padding_apart(given)
-    made = _of_units(apart, options)
-    if hardware.processor is None or apart is given:
-        return made
-    # The processor may pad what it makes for units: they then load it as the image of a view.
-    found = [made]
-    with Tolerating(REFUSALS):
-        found.append(_of_units(given, options))
-    return min(found, key=options.measure)
+    # A processor may pad what it makes for units: they then load it as the image of a view.
+    both = hardware.processor is not None and apart is not given
+    forms = [apart, given] if both else [apart]
+    return best_form(forms, partial(_of_units, options=options), options, by_units=False)
 
 
 def _of_units(start: Start, options: SearchOptions) -> Kernel:
@@ -199,4 +179,5 @@ def otherwise(start: Start, options: SearchOptions, refused: HwgenError) -> Kern
 
     with isl.bounded():
         forms = dict.fromkeys((start, all_signed(start)))
-        return min((compile_beside(f, units, refused) for f in forms), key=options.measure)
+        beside = partial(compile_beside, units=units, refused=refused)
+        return best_form([*forms], beside, options, by_units=False)

@@ -1,21 +1,28 @@
-"""Forms of a workload that units compute: found by moves on the statement that no calls compute."""
+"""Forms of a workload, made by moves: the best of those that units compute.
+
+Some are tried of every workload, others only where no calls compute a statement. What units have to
+do at least says which form is compiled first, and which need not be.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
+from math import inf
 
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.kernel import Kernel
-from hwgen.passes.moves import MOVES
+from hwgen.passes.moves import MOVES, all_weighed
 from hwgen.passes.moves.operations import all_known
-from hwgen.passes.phase import SearchOptions
+from hwgen.passes.phase import Rival, SearchOptions, least_cycles, rearranged_bytes
 from hwgen.passes.start import Start
 from hwgen.polyhedral.match.operations import NOTHING_SHARED, Selection, Sharing
 from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.phases import split_phases
 from hwgen.polyhedral.scop import build_scop
+from hwgen.polyhedral.search.objective import Measure
 from hwgen.spec.expression import Access
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Statement, Tensor, Workload
@@ -32,41 +39,90 @@ FORMS = 64
 COMPILED = 4
 """Of those that units compute wholly, so many are compiled."""
 
-UnitsOf = Callable[[Start], Kernel]
-"""What units make alone of what is left to be searched."""
+Compile = Callable[[Start], Kernel]
+"""What makes a kernel of one form."""
 
 _Statements = tuple[Statement, ...]
 
 
-def compile_covered(
-    start: Start, units: UnitsOf, options: SearchOptions, refused: HwgenError
+def best_form(
+    forms: Sequence[Start],
+    made_of: Compile,
+    options: SearchOptions,
+    instead: HwgenError | None = None,
+    *,
+    by_units: bool = True,
 ) -> Kernel:
-    """The best kernel of the forms of a workload that units compute; `refused`: why they do not
-    compute it as it is.
+    """The best kernel of some forms of one workload, of equals that of the first; `by_units`: units
+    compute all, one phase after the other, so that some need not be compiled.
 
     Raises:
-        HwgenError: `refused` where there is none; of blocks that no call computes, why a form is
-            refused.
+        HwgenError: where all are refused, why the first one is, or `instead` of that.
     """
-    first = _without_repeats(start) if refused.code == UNMADE else start
-    able = all_known(start.workload, start.hardware)
-    forms = [*islice(_forms(first), COMPILED)] if able else []
-    found: list[Kernel] = []
-    reasons: list[HwgenError] = []
-    # Where there is none, what the one without repeats is refused for tells more.
-    for form in (f for f in forms or [first] if f is not start):
-        with Tolerating(REFUSALS) as tolerated:
-            found.append(units(form))
+    known: _Known = {}
+    covers = [list(_covers(f, known)) if by_units and len(forms) > 1 else [] for f in forms]
+    whole = [all(c.selection for c in phases) for phases in covers]
+    if not whole[0] or (len(forms) == 1 and instead is None):
+        return made_of(forms[0])
+    least = [sum(c.least for c in phases) for phases in covers]
+    if options.objective != "cycles":
+        least = [0.0] * len(forms)
+    found: dict[int, Kernel] = {}
+    reasons: dict[int, HwgenError] = {}
+    most: Measure = (inf,)
+    for n in sorted(range(len(forms)), key=lambda n: least[n]):
+        if not whole[n] or most <= (least[n],):
             continue
-        reasons.append(tolerated.error)
-    if found:
-        return min(found, key=options.measure)
-    raise reasons[0] if reasons and refused.code == UNMADE else refused
+        with Tolerating(REFUSALS) as refused:
+            found[n] = made_of(forms[n])
+            most = min(most, _measured(found[n], options))
+            continue
+        reasons[n] = refused.error
+    if not found:
+        raise instead or reasons[min(reasons)]
+    best = min(sorted(found), key=lambda n: _measured(found[n], options))
+    made = found[best]
+    if not made.account.ways:
+        return made
+    others = (c for n, c in enumerate(covers) if n != best and len(c) == 1 and whole[n])
+    ways = tuple(build_scop(c[0].workload) for c in others)
+    return made.with_account(replace(made.account, ways=(*made.account.ways, *ways)))
+
+
+def _measured(made: Kernel, options: SearchOptions) -> Measure:
+    """A kernel by the objective, and its host, where that rearranges tensors in a shared memory."""
+    packed = sum(i.bytes for i in made.program.images if not i.in_place)
+    host = rearranged_bytes(made.hardware, packed)
+    return options.measure(Rival.of(made, made.hardware, host, 0))
+
+
+def all_forms(start: Start) -> list[Start]:
+    """A start, and its forms in which all statements that a move helps are said otherwise."""
+    weighed = all_weighed(start)
+    return [start] if weighed is start else [start, weighed]
+
+
+def covered_forms(start: Start, refused: HwgenError) -> list[Start]:
+    """Forms of a workload that units compute, with as few edits as that takes; `refused`: why they
+    do not compute it as it is.
+
+    Raises:
+        HwgenError: `refused` where there is none.
+    """
+    unmade = refused.code == UNMADE
+    first = _without_repeats(start) if unmade else start
+    able = all_known(start.workload, start.hardware)
+    found = [f for f in islice(_forms(first), COMPILED) if f is not start] if able else []
+    # Where there is none, what the one without repeats is refused for tells more.
+    found = found or [first] * (first is not start)
+    if not found:
+        raise refused
+    return [form for f in found for form in all_forms(f)]
 
 
 def _forms(start: Start) -> Iterator[Start]:
     """Forms of which calls compute every statement, with as few edits as that takes."""
-    covered: _Covered = {}
+    known: _Known = {}
     seen: set[_Statements] = set()
     waiting = deque([start])
     fewest: int | None = None
@@ -75,45 +131,53 @@ def _forms(start: Start) -> Iterator[Start]:
         if form.workload.statements in seen:
             continue
         seen.add(form.workload.statements)
-        about = _uncovered(form, covered)
-        if about is None:
+        lacking = next((c for c in _covers(form, known) if c.selection is None), None)
+        if lacking is None:
             fewest = len(form.edits) if form is not start else None
             yield form
-        elif about and form.stages.get(about):
-            waiting += (made for move in MOVES for made in move(form, about))
+        elif lacking.about and form.stages.get(lacking.about):
+            waiting += (made for move in MOVES for made in move(form, lacking.about))
 
 
-_Covered = dict[tuple[_Statements, Sharing], tuple[Selection | None, str]]
-"""By phase and what it shares: the calls that compute it, or the statement that none compute."""
+@dataclass(frozen=True, slots=True)
+class _Cover:
+    """The calls that compute a phase, and cycles below which none of its kernels gets; None and 0
+    where no calls compute it, and the statement that is refused, if it is one."""
+
+    workload: Workload
+    selection: Selection | None = None
+    least: float = 0.0
+    about: str = ""
 
 
-def _uncovered(start: Start, covered: _Covered) -> str | None:
-    """The first statement that no intrinsics compute in its phase; "" where what is refused is
-    about no statement alone, None where nothing is. `covered`: what is known, to which more is
-    added."""
+_Known = dict[tuple[_Statements, Sharing], _Cover]
+"""By phase and what it shares: what computes it."""
+
+
+def _covers(start: Start, known: _Known) -> Iterator[_Cover]:
+    """What computes each phase; `known`: what has been looked at, to which more is added."""
     held: dict[str, str] = {}
     for phase in split_phases(start.workload):
         takes = tuple((n, held[n]) for n in phase.takes if n in held)
         # What it computes for others may stay on the chip, or leave it.
         ways = (Sharing(takes, phase.leaves), NOTHING_SHARED)
-        tried = [_selected(phase.workload, start.hardware, way, covered) for way in ways]
-        found = next((selection for selection, _ in tried if selection is not None), None)
-        if found is None:
-            return tried[0][1]
-        held |= {s.tensor: s.memory for s in found.storages if s.shape}
-    return None
+        tried = [_cover(phase.workload, start.hardware, way, known) for way in ways]
+        found = next((c for c in tried if c.selection is not None), tried[0])
+        if found.selection is not None:
+            held |= {s.tensor: s.memory for s in found.selection.storages if s.shape}
+        yield found
 
 
-def _selected(
-    workload: Workload, hardware: HardwareSpec, sharing: Sharing, covered: _Covered
-) -> tuple[Selection | None, str]:
+def _cover(workload: Workload, hardware: HardwareSpec, sharing: Sharing, known: _Known) -> _Cover:
     key = workload.statements, sharing
-    if key not in covered:
+    if key not in known:
         with Tolerating(REFUSALS) as refused:
-            covered[key] = select(build_scop(workload), hardware, sharing)[0], ""
-            return covered[key]
-        covered[key] = None, refused.error.statement
-    return covered[key]
+            scop = build_scop(workload)
+            found = select(scop, hardware, sharing)
+            known[key] = _Cover(workload, found[0], least_cycles(scop, hardware, found))
+            return known[key]
+        known[key] = _Cover(workload, about=refused.error.statement)
+    return known[key]
 
 
 def _without_repeats(start: Start) -> Start:

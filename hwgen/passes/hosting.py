@@ -25,9 +25,10 @@ from hwgen.passes.phased import plans_of
 from hwgen.passes.start import Start
 from hwgen.passes.trees import compile_padded
 from hwgen.polyhedral.caches import through_caches
+from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.phases import Phase, phase_of, split_phases
 from hwgen.polyhedral.schedule.schedule import Schedule
-from hwgen.polyhedral.scop import view_statements
+from hwgen.polyhedral.scop import build_scop, view_statements
 from hwgen.polyhedral.search.tiling_script import apply_tilings
 from hwgen.polyhedral.tree.cost import estimate_nest
 from hwgen.polyhedral.tree.planes import planes_for, written_whole
@@ -181,7 +182,8 @@ class _Hosting:
             return False
         least = None
         with Tolerating(REFUSALS):
-            least = least_cycles(workload, self.hardware)
+            scop = build_scop(workload)
+            least = least_cycles(scop, self.hardware, select(scop, self.hardware))
         return least is not None and self._cycles(workload) < least
 
     @property

@@ -33,7 +33,6 @@ from hwgen.polyhedral.search.search import (
 )
 from hwgen.spec.expression import DTYPES
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.workload import Workload
 
 SLOTS = 2
 """Slots of a buffer: one is filled while the other is used."""
@@ -137,15 +136,14 @@ def kept_matches(
         yield [m for m in group if cost(m) == least] if cheap else group
 
 
-def least_cycles(workload: Workload, hardware: HardwareSpec) -> float:
+def least_cycles(scop: Scop, hardware: HardwareSpec, selections: list[Selection]) -> float:
     """What units take for a phase at least, whatever its schedule.
 
     Raises:
-        HwgenError: H3xx where no intrinsics match.
+        HwgenError: as `ranked_matches`.
     """
-    scop = build_scop(workload)
-    ranked = ranked_matches(scop, list(select(scop, hardware, NOTHING_SHARED)))
-    return min(least_work(hardware, m) for group in islice(ranked, MATCHES) for m in group)
+    groups = islice(ranked_matches(scop, selections), MATCHES)
+    return min(least_work(hardware, m) for group in groups for m in group)
 
 
 def _accepted(groups: Iterable[list[Match]], scop: Scop, refused: Refusal) -> Iterator[list[Match]]:

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hwgen import pipeline
 from hwgen.codegen.emit_c import emit_firmware
 from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
 from hwgen.model.weights import images_of
+from hwgen.passes.covering import all_forms, best_form
 from hwgen.passes.kernel import Kernel
 from hwgen.passes.phase import compile_phase
 from hwgen.passes.scripting import compile_script
 from hwgen.passes.start import Start
-from hwgen.passes.weighing import surely_weighed
 from hwgen.pipeline import SearchOptions, compile_kernel, compile_workload
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, make_workload
@@ -71,24 +69,58 @@ def test_a_residual_connection_is_added_by_the_matrix_unit() -> None:
     examine(made, draw_inputs(made.workload, 1), ENGINE)
 
 
-def test_what_nothing_unweighed_can_beat_is_the_same_without_a_look(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    made = added()
-    start = Start(made.workload, vta())
-    assert surely_weighed(start, _never, SearchOptions(objective="traffic")) is None
-    monkeypatch.setattr(pipeline, "surely_weighed", Mock(return_value=None))
-    looked_at = compile_kernel(made.workload, vta())
-    assert (looked_at.source, looked_at.bound) == (made.source, made.bound)
+def test_what_nothing_unweighed_can_beat_is_not_searched_without_weights() -> None:
+    """The bound of the form without weights is above the cycles of the kernel with them."""
+    forms = all_forms(Start(added().workload, vta()))
+    assert [f.does("weigh") for f in forms] == [False, True]
+    looked_at: list[Start] = []
+    made = best_form(forms, partial(_kernel, looked_at), SearchOptions())
+    assert looked_at == forms[1:]
+    assert (made.source, made.bound) == (added().source, added().bound)
+    best_form(forms, partial(_kernel, looked_at), SearchOptions(objective="traffic"))
+    assert looked_at[1:] == forms
 
 
-def test_what_may_be_as_fast_unweighed_is_looked_at() -> None:
+def _kernel(looked_at: list[Start], form: Start) -> Kernel:
+    looked_at.append(form)
+    return compile_phase(form, SearchOptions())
+
+
+def test_a_form_that_is_refused_leaves_the_others() -> None:
+    """And where all are, the first one's reason is told, or the one that is given."""
+    forms = all_forms(Start(added().workload, vta()))
+    without = HwgenError("H405", "no room")
+
+    def one_of_two(form: Start) -> Kernel:
+        if form is forms[0]:
+            raise without
+        return added()
+
+    for by_units in (False, True):
+        made = best_form(forms, one_of_two, SearchOptions(), by_units=by_units)
+        assert made.source == added().source
+
+    def none(form: Start) -> Kernel:
+        raise without if form is forms[0] else HwgenError("H502", "no room either")
+
+    with pytest.raises(HwgenError) as refused:
+        best_form(forms, none, SearchOptions())
+    assert refused.value is without
+    given = HwgenError("H301", "nothing computes it")
+    with pytest.raises(HwgenError) as refused:
+        best_form(forms, none, SearchOptions(), given)
+    assert refused.value is given
+
+    def broken(_: Start) -> Kernel:
+        raise HwgenError("H701", "no refusal")
+
+    with pytest.raises(HwgenError, match="H701"):
+        best_form(forms, broken, SearchOptions())
+
+
+def test_products_take_no_weights() -> None:
     product = load_workload(ROOT / "workloads" / "gemm.yaml", {"M": 16, "N": 16, "K": 16})
-    assert surely_weighed(Start(product, vta()), _never, SearchOptions()) is None
-
-
-def _never(_: Start) -> Kernel:
-    raise AssertionError("looked at")
+    assert len(all_forms(Start(product, vta()))) == 1
 
 
 def test_weights_are_no_argument_and_counted() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from hwgen.passes.moves.bind_parts import bind_parts
 from hwgen.passes.moves.distribute import distribute
 from hwgen.passes.moves.inline import inline
+from hwgen.passes.moves.padding_apart import padding_apart
 from hwgen.passes.moves.signed_factors import signed_factors
 from hwgen.passes.moves.split_constants import split_constants
 from hwgen.passes.moves.unit_weights import unit_weights
@@ -27,3 +28,25 @@ MOVES: tuple[Move, ...] = (
     unit_weights,
 )
 """All of them, those first that need the fewest calls."""
+
+
+def with_padding_apart(start: Start) -> Start:
+    """The same without padding of what is computed."""
+    return _everywhere(start, padding_apart)
+
+
+def all_weighed(start: Start) -> Start:
+    """The same with weights of all statements that take some."""
+    return start if start.does("weigh") else _everywhere(start, unit_weights)
+
+
+def all_signed(start: Start) -> Start:
+    """The same with the factors of all its sums signed where that is of use."""
+    return _everywhere(start, signed_factors)
+
+
+def _everywhere(start: Start, move: Move) -> Start:
+    """The same after a move of every statement that has it, by its first form."""
+    for statement in start.workload.statements:
+        start = next(move(start, statement.name), start)
+    return start

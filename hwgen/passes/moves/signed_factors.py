@@ -37,13 +37,6 @@ def signed_factors(start: Start, statement: str) -> Iterator[Start]:
         yield from form.where_legal(partial(_apart, stage=name))
 
 
-def all_signed(start: Start) -> Start:
-    """The same with the factors of all its sums signed where that is of use."""
-    for statement in start.workload.statements:
-        start = next(signed_factors(start, statement.name), start)
-    return start
-
-
 def _apart(schedule: Schedule, stage: str) -> None:
     """The sum in as many parts as its factors have numbers.
 

@@ -11,6 +11,7 @@ from functools import partial
 
 from hwgen.passes.start import Start
 from hwgen.polyhedral.schedule.schedule import Schedule
+from hwgen.polyhedral.scop import view_statements
 from hwgen.polyhedral.semantics import adding, written
 from hwgen.polyhedral.tree.weighing import WIDE
 from hwgen.spec.expression import DTYPES, Access, Binary
@@ -19,9 +20,13 @@ from hwgen.spec.hardware import HardwareSpec
 
 def unit_weights(start: Start, statement: str) -> Iterator[Start]:
     """With what a statement reads multiplied by weights of the type that units take."""
+    workload, stage = start.workload, start.stages.get(statement)
+    narrow = {t.name for t in workload.tensors if DTYPES[t.dtype] < DTYPES[WIDE]}
+    mine = next(s for s in workload.statements if s.name == statement)
+    if not stage or not mine.reads & narrow or mine in view_statements(workload):
+        return
     dtype = weight_type(start.hardware)
     if dtype:
-        stage = start.stages[statement]
         yield from start.where_legal(partial(Schedule.weigh, stage=stage, dtype=dtype))
 
 

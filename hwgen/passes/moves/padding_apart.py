@@ -1,13 +1,14 @@
-"""Padding of what a kernel computes, taken apart before the search: no instruction chooses elements
-by where they are, and no host is there to do so in between. One sets all elements, another those
-inside. That is an edit of the schedule (`decompose_padding`).
+"""Move: padding of what others compute is two statements.
+
+`p[i] = select(1 <= i, x[i - 1], 0)` becomes `p[i] = 0; p[i + 1] = x[i]`: no instruction chooses
+elements by where they are, and no host is there to do so in between.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
-from hwgen.errors import Tolerating
 from hwgen.passes.start import Start
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.scop import view_statements
@@ -16,19 +17,17 @@ from hwgen.spec.expression import Access
 from hwgen.spec.workload import Statement, Workload
 
 
-def with_padding_apart(start: Start) -> Start:
-    """The same without padding of what is computed."""
-    for statement in start.workload.statements:
-        if not _is_padding(start.workload, statement):
-            continue
-        start = start.edited(
-            partial(Schedule.decompose_padding, stage=start.stages[statement.name])
-        )
-        inside = next(s for s in start.workload.statements if s.name == statement.name)
-        if isinstance(inside.value, Access) and _only_read(start.workload, inside.value.tensor):
-            with Tolerating("H413"):  # It may be a sum, which is copied.
-                start = start.inlined(inside.value.tensor)
-    return start
+def padding_apart(start: Start, statement: str) -> Iterator[Start]:
+    """With all elements set, then those inside; what these alone read is computed in its place."""
+    mine = next(s for s in start.workload.statements if s.name == statement)
+    if not _is_padding(start.workload, mine):
+        return
+    made = start.edited(partial(Schedule.decompose_padding, stage=start.stages[statement]))
+    inside = next(s for s in made.workload.statements if s.name == statement)
+    if isinstance(inside.value, Access) and _only_read(made.workload, inside.value.tensor):
+        inlined = made.where_legal(partial(Schedule.compute_inline, stage=inside.value.tensor))
+        made = next(inlined, made)  # It may be a sum, which is copied.
+    yield made
 
 
 def _is_padding(workload: Workload, statement: Statement) -> bool:
