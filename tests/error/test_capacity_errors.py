@@ -254,7 +254,8 @@ SMALL_ACC = (
 
 def test_of_a_search_the_memory_must_grow_so_much() -> None:
     """What the error says is enough, and one entry less is not."""
-    workload = hwgen.load_workload(Path("add.yaml"))
+    wide = {"a": "int32", "b": "int32"}  # No products with weights take these.
+    workload = hwgen.load_workload(Path("add.yaml"), dtypes=wide)
     with pytest.raises(HwgenError, match="H405") as caught:
         compile_kernel(workload, chip("vta", *SMALL_ACC), options=QUICK)
     repair = caught.value.diagnostic.repair
@@ -269,6 +270,14 @@ def test_of_a_search_the_memory_must_grow_so_much() -> None:
     text = re.sub(r"address: (&\w+ )?0\.\.0\b", rf"address: \g<1>0..{int(found[2]) - 1}", text)
     Path("vta.yaml").write_text(text, encoding="utf-8")
     assert compile_kernel(workload, hwgen.load_hardware(Path("vta.yaml")), options=QUICK).cycles
+
+
+def test_where_there_is_no_room_another_form_is_tried() -> None:
+    """Of int8, products with weights add up in one entry."""
+    kernel = compile_kernel(
+        hwgen.load_workload(Path("add.yaml")), chip("vta", *SMALL_ACC), options=QUICK
+    )
+    assert "weigh" in kernel.script
 
 
 def kept(workload: Workload, hardware: HardwareSpec) -> HwgenError | None:
