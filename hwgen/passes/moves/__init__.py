@@ -46,7 +46,9 @@ def all_signed(start: Start) -> Start:
 
 
 def _everywhere(start: Start, move: Move) -> Start:
-    """The same after a move of every statement that has it, by its first form."""
+    """The same after a move of every statement that has it, by its first form; one that only begins
+    another's elements has none."""
     for statement in start.workload.statements:
-        start = next(move(start, statement.name), start)
+        if start.stages[statement.name]:
+            start = next(move(start, statement.name), start)
     return start

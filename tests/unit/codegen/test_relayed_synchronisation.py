@@ -119,7 +119,13 @@ def test_one_slot_leaves_no_call_between() -> None:
         for operand in intrinsic["operands"].values():
             if operand["memory"] == "acc":
                 operand["address"] = "0..0"
+    # No product with weights takes words.
+    words = hwgen.workload(
+        "relayed",
+        tensors={"x": "int32[4, 16]", "y": "int8[4, 16]"},
+        compute=["y[m, n] = int8(clip(x[m, n], 0, 127))"],
+    )
     with pytest.raises(HwgenError) as caught:
-        hwgen.compile_kernel(workload(4, 16, RELU), parse_hardware(spec))
+        hwgen.compile_kernel(words, parse_hardware(spec))
     assert caught.value.code == "H611"
     assert "units store and load share data but no token queue" in str(caught.value)
