@@ -49,6 +49,6 @@ def _everywhere(start: Start, move: Move) -> Start:
     """The same after a move of every statement that has it, by its first form; one that only begins
     another's elements has none."""
     for statement in start.workload.statements:
-        if start.stages[statement.name]:
+        if start.stages.get(statement.name):
             start = next(move(start, statement.name), start)
     return start
