@@ -35,12 +35,12 @@ class ImageUse:
     image: Image
 
     def agrees(self, other: ImageUse) -> bool:
-        """Whether one image can serve both: each lane is of a dimension of its own."""
-        one, two = self.image, other.image
+        """Whether one image can serve both, perhaps with more padding at the end: each lane is of a
+        dimension of its own, and elements lie in one order."""
         along = [d for d, extent in self.cut if extent > 1]
         plain = None not in along and len({*along}) == len(along)
-        same = (self.cut, one.dtype, one.memory) == (other.cut, two.dtype, two.memory)
-        return plain and same
+        one, two = ((i.dtype, i.memory, i.lanes, i.index) for i in (self.image, other.image))
+        return plain and one == two
 
 
 def image_uses(scop: Scop, hardware: HardwareSpec, match: Match) -> list[ImageUse] | HwgenError:

@@ -10,7 +10,7 @@ written operand. Arithmetic on affine indices proposes; isl decides.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice, product
 from math import prod
@@ -285,7 +285,11 @@ def _complete(
             if problem:
                 return Refusal(problem)
             continue
-        for o in (pending.pop(n) for n in ready):
+        for given in (pending.pop(n) for n in ready):
+            o = _whole_blocks(given, pinned)
+            if o is not given:
+                own = tuple(o if x is given else x for x in selection.operations)
+                selection = replace(selection, operations=own)
             mapping = _derive(o, pinned, shapes, done)
             if isinstance(mapping, Refusal):
                 return mapping
@@ -397,6 +401,16 @@ def _pin(
                 "which they both read"
             )
     return ""
+
+
+def _whole_blocks(operation: Operation, pinned: Mapping[str, Lanes]) -> Operation:
+    """The load that brings all rows of a block in one call, where there is one and a block is a
+    diagonal: one loop runs along rows and lanes, and each row has another element."""
+    for storage in operation.storages if operation.wider else ():
+        loops = [n for n in pinned.get(storage, ()) if n]
+        if len({*loops}) < len(loops):
+            return max(operation.wider, key=lambda o: len(o.intrinsic.written.indices))
+    return operation
 
 
 def _derive(

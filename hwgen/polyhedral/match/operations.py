@@ -46,7 +46,8 @@ NOTHING_SHARED = Sharing()
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One intrinsic applied over loops. `storages`: one per operand, in the intrinsic's order.
-    `first`: does an update's first iteration, and sets the sums while it does."""
+    `first`: does an update's first iteration, and sets the sums while it does; `wider`: other
+    loads of the same, which bring more dimensions of a block in one call."""
 
     name: str
     statement: str
@@ -56,6 +57,7 @@ class Operation:
     immediates: tuple[tuple[str, int | float], ...]
     loops: tuple[str, ...]
     first: Intrinsic | None = None
+    wider: tuple[Operation, ...] = ()
 
     @property
     def written(self) -> str:

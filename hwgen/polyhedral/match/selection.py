@@ -122,9 +122,13 @@ class Selector:
         return tensor in self.scop.view or (declared is not None and declared.role == "input")
 
     def loader(self, memory: str, dtype: str, tensor: str = "") -> Intrinsic | None:
-        """A copy from off-chip memory that may hold a tensor into `memory`, which keeps every
-        value of `dtype`: integers in an integer type, as float arithmetic rounds where theirs
-        wraps around."""
+        """The cheapest copy from off-chip memory that may hold a tensor into `memory`."""
+        return next(iter(self._loaders(memory, dtype, tensor)), None)
+
+    def _loaders(self, memory: str, dtype: str, tensor: str = "") -> list[Intrinsic]:
+        """The copies from off-chip memory that may hold a tensor into `memory`, the cheapest first,
+        which keep every value of `dtype`: integers in an integer type, as float arithmetic rounds
+        where theirs wraps around."""
         declared = self.scop.workload.tensor.get(tensor)
         constant = declared is not None and declared.constant
         able: list[tuple[float, bool, Intrinsic]] = []
@@ -140,7 +144,7 @@ class Selector:
             if target.memory == memory and offchip and keeps:
                 able.append((marginal_cycles(intrinsic), not held.constants_only, intrinsic))
         # Of memories as fast, the one that holds nothing but constants.
-        return min(able, key=lambda x: x[:2], default=(0.0, True, None))[2]
+        return [intrinsic for *_, intrinsic in sorted(able, key=lambda x: x[:2])]
 
     def movers(self, memory: str) -> Iterator[tuple[Intrinsic, Operand]]:
         """Copies into a memory from another one on the chip, and the operand that they read."""
@@ -401,12 +405,26 @@ class Selector:
         if there or copy is None:
             return name
         loops = tuple(n for n, _ in statement.loops if any(n in i.names for i in ref.indices))
+        own = len(copy.written.indices)
+        every = self._loaders(memory, self.scop.dtype[ref.tensor], ref.tensor)
+        wider = (i for i in every if len(i.written.indices) > own)
+        made = [self._loading(statement, i, name, ref.tensor, loops) for i in (copy, *wider)]
+        self.operations.append(replace(made[0], wider=tuple(made[1:])))
+        return name
+
+    def _loading(
+        self,
+        statement: ScopStatement,
+        copy: Intrinsic,
+        storage: str,
+        tensor: str,
+        loops: tuple[str, ...],
+    ) -> Operation:
         only = written(copy)
         assert only is not None
         assert isinstance(only[0].value, Access)
-        order = {only[1]: name, only[0].value.tensor: ref.tensor}
-        self._append(statement, "load", copy, order, (), loops)
-        return name
+        order = {only[1]: storage, only[0].value.tensor: tensor}
+        return self._operation(statement, "load", copy, order, (), loops)
 
     def _move(self, plan: Moved, statement: ScopStatement, private: bool) -> str:
         """Append what brings a value to its first memory, and the copy from there."""
@@ -583,9 +601,19 @@ class Selector:
         immediates: tuple[tuple[str, int | float], ...],
         loops: tuple[str, ...],
     ) -> None:
+        made = self._operation(statement, kind, intrinsic, order, immediates, loops)
+        self.operations.append(made)
+
+    def _operation(
+        self,
+        statement: ScopStatement,
+        kind: Kind,
+        intrinsic: Intrinsic,
+        order: Mapping[str, str],
+        immediates: tuple[tuple[str, int | float], ...],
+        loops: tuple[str, ...],
+    ) -> Operation:
         storages = tuple(order[o.same_as or o.name] for o in intrinsic.operands)
         name = f"{statement.name}.{len(self.operations)}"
         active = tuple(n for n in loops if self.scop.extents[n] > 1)
-        self.operations.append(
-            Operation(name, statement.name, kind, intrinsic, storages, immediates, active)
-        )
+        return Operation(name, statement.name, kind, intrinsic, storages, immediates, active)
