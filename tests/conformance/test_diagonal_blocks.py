@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import hwgen
+from hwgen.errors import HwgenError
+from hwgen.passes.scripting import compile_script
 from hwgen.pipeline import compile_workload
 from hwgen.spec.load import load_hardware
 from hwgen.spec.workload import Workload
@@ -43,6 +45,31 @@ def without_blocks(folder: Path) -> Path:
     path = folder / "rows.yaml"
     path.write_text(text[:start] + text[start + 3 + rest.start() + 1 :], encoding="utf-8")
     return path
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(48, 64), (37, 32)])
+def test_unit_weights_stay_while_rows_of_bytes_are_added(rows: int, columns: int) -> None:
+    """The array holds the diagonal of ones, not a row of data that it would be used for once."""
+    shape = f"int8[{rows}, {columns}]"
+    work = hwgen.workload(
+        "residual",
+        tensors={"a": shape, "b": shape, "c": shape},
+        compute=["c[m, n] = int8(clip(round(float32(int32(a[m, n]) + b[m, n]) * 0.5), -128, 127))"],
+    )
+    kernel = compile_workload(work, load_hardware(CHIP), QUICK)
+    for data in ("extremes", "random"):
+        examine(kernel, draw_inputs(work, 1, data))
+    assert "stationary=" in kernel.script
+    again = compile_script(work, load_hardware(CHIP), kernel.script)
+    assert again.files == kernel.files
+    unsaid = re.sub(r", stationary=\w+", "", kernel.script)
+    slower = compile_script(work, load_hardware(CHIP), unsaid)
+    assert 2 * kernel.cycles < slower.cycles
+    with pytest.raises(HwgenError, match="H422") as refused:
+        compile_script(
+            work, load_hardware(CHIP), re.sub(r"stationary=\w+", "stationary='c'", kernel.script)
+        )
+    assert "a, b, " in refused.value.diagnostic.allowed
 
 
 CASES = [(c, s) for c in (16, 35, 64) for s in (1, 2)]

@@ -79,7 +79,9 @@ def steps_of(state: LoopTree, site: Site, hardware: HardwareSpec) -> list[Step]:
             ),
         )
     pool = [hardware.intrinsic[n] for n in block.tensorized.intrinsic.split()]
-    ways = _ways(_asked(state, site, hardware), tuple(pool))
+    every = _ways(_asked(state, site, hardware), tuple(pool))
+    wanted = block.tensorized.stationary
+    ways = (w for w in every if not wanted or _held(state, w) <= {*wanted})
     best: list[Step] | None = None
     least = (True, sys.maxsize)
     known: dict[_Form, int] = {}
@@ -92,6 +94,15 @@ def steps_of(state: LoopTree, site: Site, hardware: HardwareSpec) -> list[Step]:
             break
     if best is not None:
         return best
+    if held := sorted({t for w in every for t in _held(state, w)}):
+        raise HwgenError(
+            "H422",
+            f"no calls that compute {block.name} hold {', '.join(wanted)}",
+            field=f"blocks.{block.name}",
+            found=f"stationary={', '.join(wanted)}",
+            allowed=f"tensors that units may hold: {', '.join(held)}",
+            repair=f"stationary={held[0]!r}, or none",
+        )
     raise HwgenError(
         "H422",
         f"{', '.join(x.name for x in pool)} cannot compute {block.name}",
@@ -172,6 +183,33 @@ def _misfit(state: LoopTree, site: Site, steps: Sequence[Step], known: dict[_For
             known[form] = misfit(state, site, step.intrinsic, step.operands, used)
         worst = max(worst, known[form])
     return worst
+
+
+def _held(state: LoopTree, steps: Sequence[Step]) -> set[str]:
+    """The tensors that units hold for several calls; of copies, what they are copies of."""
+    found = set[str]()
+    for step in steps:
+        if step.intrinsic.stationary is not None:
+            names_of = [o.name for o in step.intrinsic.operands]
+            tensor = step.operands[names_of.index(step.intrinsic.stationary.operand)].tensor
+            found.add(copy_source(state, tensor))
+    return found
+
+
+def held_by(state: LoopTree, block: str, hardware: HardwareSpec) -> set[str]:
+    """The tensors that units hold for several calls of a block.
+
+    Raises:
+        HwgenError: as `steps_of`.
+    """
+    return _held(state, steps_of(state, state.site[block], hardware))
+
+
+def copy_source(state: LoopTree, tensor: str) -> str:
+    """What a tensor is a copy of, perhaps over other copies; else itself."""
+    while (stage := state.stage.get(tensor)) is not None and stage.kind == "copy" and stage.reads:
+        tensor = stage.reads[0].tensor
+    return tensor
 
 
 def _overwrites(state: LoopTree, stage: Stage, steps: Sequence[Step]) -> bool:

@@ -266,15 +266,25 @@ class Primitives(History):
         return condition
 
     @primitive
-    def tensorize(self, loop: str, *intrinsics: str, lanes: bool = True) -> None:
+    def tensorize(
+        self,
+        loop: str,
+        *intrinsics: str,
+        lanes: bool = True,
+        stationary: str | Sequence[str] = (),
+    ) -> None:
         """Run the loops from `loop` inwards as one call of an intrinsic.
 
         For units beside the processor, several intrinsics may share the work of one stage, and a
         block (its name) may be given instead of a loop: the innermost of its loops that can be
-        lanes of the calls are, or without `lanes` none.
+        lanes of the calls are, or without `lanes` none. `stationary`: of two operands that could
+        be the one that a unit holds for several calls, the tensor that is.
         """
-        state = tensorize(self.state, loop, intrinsics, self.hardware, lanes=lanes)
+        held = (stationary,) if isinstance(stationary, str) else tuple(stationary)
+        state = tensorize(self.state, loop, intrinsics, self.hardware, lanes=lanes, stationary=held)
         keywords: dict[str, Argument] = {} if lanes else {"lanes": False}
+        if held:
+            keywords["stationary"] = held if len(held) > 1 else held[0]
         self._commit(state, "tensorize", (loop, *intrinsics), keywords)
 
     # Buffers

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil, prod
 
+from hwgen.polyhedral.match.covering import copy_source, held_by
 from hwgen.polyhedral.match.operations import Operation
 from hwgen.polyhedral.match.wide_calls import adding_store, reading_in_place
 from hwgen.polyhedral.normal_form import normalise
@@ -24,8 +25,10 @@ from hwgen.polyhedral.search.tiling import TOGETHER, Tiling
 from hwgen.polyhedral.search.tiling_loads import LoadWriter
 from hwgen.polyhedral.search.tiling_plan import plan_of
 from hwgen.polyhedral.tree.build import stage_of
+from hwgen.polyhedral.tree.tensorize import tensorize
 from hwgen.polyhedral.value_range import value_range
 from hwgen.spec.expression import Access, Cast
+from hwgen.spec.expression import names as names_in
 from hwgen.spec.intervals import within
 from hwgen.spec.typecheck import integer_range, is_float
 
@@ -513,4 +516,26 @@ class TilingWriter(LoadWriter):
     def call(self, block: str, lanes: list[str], operations: list[Operation]) -> None:
         names = [o.intrinsic.name for o in operations]
         single = all(e == 1 for o in operations for _, e in o.intrinsic.iterators)
-        self.schedule.tensorize(lanes[0] if lanes else block, *names, lanes=bool(lanes) or single)
+        loop, given = lanes[0] if lanes else block, bool(lanes) or single
+        held = self._stationary(block, operations)
+        if held:  # It is said where calls would hold something else.
+            called = tensorize(self.schedule.state, loop, names, self.hardware, lanes=given)
+            held = set[str]() if held_by(called, block, self.hardware) == held else held
+        self.schedule.tensorize(loop, *names, lanes=given, stationary=sorted(held))
+
+    def _stationary(self, block: str, operations: Sequence[Operation]) -> set[str]:
+        """The tensors that units hold for all calls of a block, by the match; empty where a loop
+        moves one."""
+        state = self.schedule.state
+        made = state.site[block].block
+        found = set[str]()
+        for o in (o for o in operations if o.intrinsic.stationary is not None):
+            assert o.intrinsic.stationary is not None
+            operands = [x.name for x in o.intrinsic.operands]
+            tensor = self.caches.get(o.storages[operands.index(o.intrinsic.stationary.operand)], "")
+            reads = [r for r in state.stage[made.stage].reads if r.tensor == tensor]
+            moved = {n for r in reads for i in r.indices for n in names_in(i)}
+            if not reads or moved:
+                return set()
+            found.add(copy_source(state, tensor))
+        return found

@@ -57,12 +57,14 @@ class Tensorized:
     """The loops from `loop` inwards ("" where that is open; `single`: none) run as one call.
 
     `intrinsic`: its name, or the names of several, parted by spaces, that share the work of a stage
-    on units; `binding`: the call itself, once it is decided.
+    on units; `stationary`: the tensors that units hold for several calls, where that is said;
+    `binding`: the call itself, once it is decided.
     """
 
     intrinsic: str
     loop: str
     single: bool = False
+    stationary: tuple[str, ...] = ()
     binding: Binding | None = None
 
     def on(self, moved: Callable[[Access], Access]) -> Tensorized:

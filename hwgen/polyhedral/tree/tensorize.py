@@ -35,9 +35,11 @@ def tensorize(
     hardware: HardwareSpec,
     *,
     lanes: bool = True,
+    stationary: Sequence[str] = (),
 ) -> LoopTree:
     """The loops from `loop` inwards run as one call of an intrinsic, or of several on one unit;
-    of a block, those that can, or without `lanes` none.
+    of a block, those that can, or without `lanes` none. `stationary`: the tensors that the unit
+    holds for several calls.
 
     Raises:
         HwgenError: H413, H414; H416 with the first condition that fails.
@@ -46,9 +48,13 @@ def tensorize(
         _check_known(name, hardware)
     chosen = [hardware.intrinsic[n] for n in intrinsics]
     block = state.block(loop)
+    if stationary:
+        _check_stationary(state, stationary, chosen)
+    held = tuple(stationary)
     if block is not None and chosen and all(x.unit for x in chosen):
         single = not lanes or all(e == 1 for x in chosen for _, e in x.iterators)
-        return marked(state, block, Tensorized(" ".join(intrinsics), "", single=single))
+        done = Tensorized(" ".join(intrinsics), "", single=single, stationary=held)
+        return marked(state, block, done)
     found = find_loop(state, loop)
     check_not_tensorized(state, loop)
     inside = stages_of(found)
@@ -62,7 +68,7 @@ def tensorize(
             "decompose_reduction outside of the loop, or move stages away",
         )
     if chosen and all(x.unit for x in chosen):
-        return marked(state, first, _lanes(state, chain, chosen))
+        return marked(state, first, replace(_lanes(state, chain, chosen), stationary=held))
     if len(chosen) != 1:
         raise refuse(
             "one intrinsic at a time",
@@ -71,6 +77,25 @@ def tensorize(
             "name one intrinsic",
         )
     return marked(state, first, match(state, first, chain, chosen[0]))
+
+
+def _check_stationary(state: LoopTree, tensors: Sequence[str], chosen: Sequence[Intrinsic]) -> None:
+    for tensor in tensors:
+        if tensor not in state.tensor:
+            raise HwgenError(
+                "H414",
+                f"no tensor {tensor}",
+                found=tensor,
+                allowed=", ".join(sorted(state.tensor)),
+                repair=suggestion(tensor, list(state.tensor)) or "name a tensor of the schedule",
+            )
+    if not any(x.stationary for x in chosen):
+        raise refuse(
+            "nothing is held for several calls",
+            ", ".join(x.name for x in chosen) or "no intrinsic",
+            "an intrinsic with `stationary`",
+            "leave `stationary` out",
+        )
 
 
 def _check_known(name: str, hardware: HardwareSpec) -> None:

@@ -232,6 +232,20 @@ CASES: dict[str, list[tuple[Workload, str, str, str, str]]] = {
             "H416",
             "loops i_i: 16, k_i: 32 where the intrinsic runs i: 16, k: 64",
         ),
+        (
+            MATVEC,
+            "gemv",
+            "s.tile('i', 'k', 16, 64)\ns.tensorize('i_i', 'gemv', stationary='a')",
+            "H413",
+            "gemv",
+        ),
+        (
+            MATVEC,
+            "gemv",
+            "s.tile('i', 'k', 16, 64)\ns.tensorize('i_i', 'gemv', stationary='w')",
+            "H414",
+            "w",
+        ),
     ],
     "planes": [
         (WIDE, "cpu", "s.planes('b', 'int32')", "H413", "int32 b"),
