@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from math import inf
 
@@ -54,7 +55,8 @@ def best_form(
     by_units: bool = True,
 ) -> Kernel:
     """The best kernel of some forms of one workload, of equals that of the first; `by_units`: units
-    compute all, one phase after the other, so that some need not be compiled.
+    compute all, one phase after the other, so that some need not be compiled, and tensors that the
+    host rearranges for them count.
 
     Raises:
         HwgenError: where all are refused, why the first one is, or `instead` of that.
@@ -67,6 +69,7 @@ def best_form(
     least = [sum(c.least for c in phases) for phases in covers]
     if options.objective != "cycles":
         least = [0.0] * len(forms)
+    measure = partial(_measured, options=options) if by_units else options.measure
     found: dict[int, Kernel] = {}
     reasons: dict[int, HwgenError] = {}
     most: Measure = (inf,)
@@ -75,12 +78,12 @@ def best_form(
             continue
         with Tolerating(REFUSALS) as refused:
             found[n] = made_of(forms[n])
-            most = min(most, _measured(found[n], options))
+            most = min(most, measure(found[n]))
             continue
         reasons[n] = refused.error
     if not found:
         raise instead or reasons[min(reasons)]
-    best = min(sorted(found), key=lambda n: _measured(found[n], options))
+    best = min(sorted(found), key=lambda n: measure(found[n]))
     made = found[best]
     if not made.account.ways:
         return made

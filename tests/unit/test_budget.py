@@ -18,7 +18,7 @@ BUDGET = {
     "codegen": 19245,
     "model": 10867,
     "network": 5983,
-    "passes": 5902,
+    "passes": 5905,
     "polyhedral": 23321,
     "report": 3503,
     "spec": 11358,
