@@ -19,7 +19,7 @@ BUDGET = {
     "model": 10867,
     "network": 5983,
     "passes": 5905,
-    "polyhedral": 23321,
+    "polyhedral": 23336,
     "report": 3503,
     "spec": 11358,
     "verify": 3634,

@@ -18,6 +18,7 @@ from math import prod
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.match.lane_padding import padding_problem
+from hwgen.polyhedral.match.loads import in_whole_blocks
 from hwgen.polyhedral.match.operations import Operation, Selection, Storage
 from hwgen.polyhedral.match.partial_lanes import Lanes, exact_tails, single_lanes
 from hwgen.polyhedral.match.refusal import Refusal, operands_in, shapes_differ
@@ -286,7 +287,7 @@ def _complete(
                 return Refusal(problem)
             continue
         for given in (pending.pop(n) for n in ready):
-            o = _whole_blocks(given, pinned)
+            o = in_whole_blocks(given, pinned)
             if o is not given:
                 own = tuple(o if x is given else x for x in selection.operations)
                 selection = replace(selection, operations=own)
@@ -401,16 +402,6 @@ def _pin(
                 "which they both read"
             )
     return ""
-
-
-def _whole_blocks(operation: Operation, pinned: Mapping[str, Lanes]) -> Operation:
-    """The load that brings all rows of a block in one call, where there is one and a block is a
-    diagonal: one loop runs along rows and lanes, and each row has another element."""
-    for storage in operation.storages if operation.wider else ():
-        loops = [n for n in pinned.get(storage, ()) if n]
-        if len({*loops}) < len(loops):
-            return max(operation.wider, key=lambda o: len(o.intrinsic.written.indices))
-    return operation
 
 
 def _derive(

@@ -13,6 +13,7 @@ from math import prod
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.match.beginnings import beginning, no_beginning, starting_number
+from hwgen.polyhedral.match.loads import loaders
 from hwgen.polyhedral.match.operations import NOTHING_SHARED, Kind, Operation, Sharing, Storage
 from hwgen.polyhedral.match.plans import Apply, Held, Input, Moved, Plan, rank
 from hwgen.polyhedral.scop import Reference, Scop, ScopStatement, reference
@@ -24,14 +25,12 @@ from hwgen.polyhedral.semantics import (
     moves,
     setting,
     updates,
-    widens,
     written,
 )
 from hwgen.polyhedral.unify import Unification, unify
 from hwgen.spec.affine import Affine
 from hwgen.spec.expression import Access, Binary, Const, Expr, tensors_of, walk
 from hwgen.spec.hardware import HardwareSpec, Immediate, Intrinsic, Operand
-from hwgen.spec.typecheck import is_float
 
 
 class Selector:
@@ -74,6 +73,7 @@ class Selector:
             if moves(hardware, i):
                 self.moving.setdefault(memory, []).append(i)
         self.units = {n: 0 for n, e in scop.extents.items() if e == 1}
+        self.constants = {t.name for t in scop.workload.tensors if t.constant}
         self.supplied = {t.name for t in scop.workload.tensors if t.supplied is not None}
 
     # -- covering ---------------------------------------------------------------------------
@@ -126,25 +126,7 @@ class Selector:
         return next(iter(self._loaders(memory, dtype, tensor)), None)
 
     def _loaders(self, memory: str, dtype: str, tensor: str = "") -> list[Intrinsic]:
-        """The copies from off-chip memory that may hold a tensor into `memory`, the cheapest first,
-        which keep every value of `dtype`: integers in an integer type, as float arithmetic rounds
-        where theirs wraps around."""
-        declared = self.scop.workload.tensor.get(tensor)
-        constant = declared is not None and declared.constant
-        able: list[tuple[float, bool, Intrinsic]] = []
-        for intrinsic in self.intrinsics:
-            only = written(intrinsic)
-            if only is None or not isinstance(only[0].value, Access) or only[0].op != "=":
-                continue
-            target = intrinsic.operand(only[1])
-            source = intrinsic.operand(only[0].value.tensor)
-            held = self.hardware.memory[source.memory]
-            offchip = held.kind == "offchip" and (constant or not held.constants_only)
-            keeps = widens(dtype, source.dtype) and is_float(dtype) == is_float(source.dtype)
-            if target.memory == memory and offchip and keeps:
-                able.append((marginal_cycles(intrinsic), not held.constants_only, intrinsic))
-        # Of memories as fast, the one that holds nothing but constants.
-        return [intrinsic for *_, intrinsic in sorted(able, key=lambda x: x[:2])]
+        return loaders(self.hardware, memory, dtype, constant=tensor in self.constants)
 
     def movers(self, memory: str) -> Iterator[tuple[Intrinsic, Operand]]:
         """Copies into a memory from another one on the chip, and the operand that they read."""
@@ -420,10 +402,9 @@ class Selector:
         tensor: str,
         loops: tuple[str, ...],
     ) -> Operation:
-        only = written(copy)
-        assert only is not None
-        assert isinstance(only[0].value, Access)
-        order = {only[1]: storage, only[0].value.tensor: tensor}
+        (only,) = copy.semantics
+        assert isinstance(only.value, Access)
+        order = {copy.written.name: storage, only.value.tensor: tensor}
         return self._operation(statement, "load", copy, order, (), loops)
 
     def _move(self, plan: Moved, statement: ScopStatement, private: bool) -> str:
