@@ -284,7 +284,7 @@ class Primitives(History):
         state = tensorize(self.state, loop, intrinsics, self.hardware, lanes=lanes, stationary=held)
         keywords: dict[str, Argument] = {} if lanes else {"lanes": False}
         if held:
-            keywords["stationary"] = held if len(held) > 1 else held[0]
+            keywords["stationary"] = held if len(held) > 1 else next(iter(held))
         self._commit(state, "tensorize", (loop, *intrinsics), keywords)
 
     # Buffers
