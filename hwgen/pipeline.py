@@ -178,6 +178,7 @@ def otherwise(start: Start, options: SearchOptions, refused: HwgenError) -> Kern
     from hwgen.passes.hosting import compile_beside
 
     with isl.bounded():
-        forms = dict.fromkeys((start, all_signed(start)))
+        signed = all_signed(start)
+        forms = [start] if signed is start else [start, signed]
         beside = partial(compile_beside, units=units, refused=refused)
-        return best_form([*forms], beside, options, by_units=False)
+        return best_form(forms, beside, options, by_units=False)

@@ -96,8 +96,8 @@ def packed_bytes(scop: Scop, hardware: HardwareSpec, match: Match) -> int:
     uses = image_uses(scop, hardware, match)
     if isinstance(uses, HwgenError) or images_refused(hardware, scop, match) is not None:
         return sys.maxsize
-    images = {u.image.name: u.image for u in uses}
-    return sum(i.bytes for i in images.values() if not _is_copied(scop, hardware, i))
+    images = dict.fromkeys(u.image for u in uses)
+    return sum(i.bytes for i in images if not _is_copied(scop, hardware, i))
 
 
 def _is_copied(scop: Scop, hardware: HardwareSpec, image: Image) -> bool:

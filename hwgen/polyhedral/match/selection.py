@@ -387,25 +387,20 @@ class Selector:
         if there or copy is None:
             return name
         loops = tuple(n for n, _ in statement.loops if any(n in i.names for i in ref.indices))
-        own = len(copy.written.indices)
-        every = self._loaders(memory, self.scop.dtype[ref.tensor], ref.tensor)
-        wider = (i for i in every if len(i.written.indices) > own)
-        made = [self._loading(statement, i, name, ref.tensor, loops) for i in (copy, *wider)]
-        self.operations.append(replace(made[0], wider=tuple(made[1:])))
-        return name
 
-    def _loading(
-        self,
-        statement: ScopStatement,
-        copy: Intrinsic,
-        storage: str,
-        tensor: str,
-        loops: tuple[str, ...],
-    ) -> Operation:
-        (only,) = copy.semantics
-        assert isinstance(only.value, Access)
-        order = {copy.written.name: storage, only.value.tensor: tensor}
-        return self._operation(statement, "load", copy, order, (), loops)
+        def storages(intrinsic: Intrinsic) -> dict[str, str]:
+            written = intrinsic.written.name
+            return {o.name: name if o.name == written else ref.tensor for o in intrinsic.operands}
+
+        self._append(statement, "load", copy, storages(copy), (), loops)
+        load, every = (
+            self.operations[-1],
+            self._loaders(memory, self.scop.dtype[ref.tensor], ref.tensor),
+        )
+        wider = (i for i in every if len(i.written.indices) > len(copy.written.indices))
+        found = (replace(load, intrinsic=i, storages=(*storages(i).values(),)) for i in wider)
+        self.operations[-1] = replace(load, wider=tuple(found))
+        return name
 
     def _move(self, plan: Moved, statement: ScopStatement, private: bool) -> str:
         """Append what brings a value to its first memory, and the copy from there."""
@@ -582,19 +577,9 @@ class Selector:
         immediates: tuple[tuple[str, int | float], ...],
         loops: tuple[str, ...],
     ) -> None:
-        made = self._operation(statement, kind, intrinsic, order, immediates, loops)
-        self.operations.append(made)
-
-    def _operation(
-        self,
-        statement: ScopStatement,
-        kind: Kind,
-        intrinsic: Intrinsic,
-        order: Mapping[str, str],
-        immediates: tuple[tuple[str, int | float], ...],
-        loops: tuple[str, ...],
-    ) -> Operation:
         storages = tuple(order[o.same_as or o.name] for o in intrinsic.operands)
         name = f"{statement.name}.{len(self.operations)}"
         active = tuple(n for n in loops if self.scop.extents[n] > 1)
-        return Operation(name, statement.name, kind, intrinsic, storages, immediates, active)
+        self.operations.append(
+            Operation(name, statement.name, kind, intrinsic, storages, immediates, active)
+        )
