@@ -10,7 +10,7 @@ from hwgen.codegen.lower.image_uses import packed_bytes
 from hwgen.errors import HwgenError
 from hwgen.model.bound import cover_bound
 from hwgen.polyhedral.match.matching import Match, ranked_matches
-from hwgen.polyhedral.match.operations import Sharing
+from hwgen.polyhedral.match.operations import Selection, Sharing
 from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.scop import Scop
 from hwgen.spec.hardware import HardwareSpec
@@ -22,36 +22,43 @@ SEEN = 32
 """Matches of which these are the first."""
 
 
+Room = Mapping[str, int] | None
+"""Iterations of each loop that can be lanes, where loops have their places."""
+
+_Selected = tuple[Scop, list[Selection]]
+
+
 class FirstMatches:
     """Of one chip: what is known of forms that were matched, the refused ones too."""
 
     def __init__(self, hardware: HardwareSpec) -> None:
         self.hardware = hardware
-        self._known: dict[object, tuple[Scop, list[Match]] | HwgenError] = {}
+        self._selected: dict[object, _Selected | HwgenError] = {}
+        self._first: dict[object, list[Match]] = {}
 
-    def __call__(
-        self, scop: Scop, sharing: Sharing, room: Mapping[str, int] | None = None
-    ) -> tuple[Scop, list[Match]]:
-        """The matches with the fewest calls, and the scop that they are of; `room`: iterations of
-        each loop that can be lanes, where loops have their places.
+    def __call__(self, scop: Scop, sharing: Sharing, room: Room = None) -> tuple[Scop, list[Match]]:
+        """The matches with the fewest calls, and the scop that they are of.
 
         Raises:
             HwgenError: as `select`, `ranked_matches`.
         """
         said = tuple(map(str, scop.workload.statements))
         tensors = tuple((t.name, t.dtype, t.shape, t.role) for t in scop.workload.tensors)
-        key = said, tensors, sharing, room and tuple(room.items())
-        if key not in self._known:
+        form = said, tensors, sharing
+        if form not in self._selected:
             try:
-                self._known[key] = scop, self._first(scop, sharing, room)
+                self._selected[form] = scop, select(scop, self.hardware, sharing)
             except HwgenError as error:
-                self._known[key] = error
-        found = self._known[key]
+                self._selected[form] = error
+        found = self._selected[form]
         if isinstance(found, HwgenError):
             raise found
-        return found
+        key = form, room and tuple(room.items())
+        if key not in self._first:
+            self._first[key] = self._ranked(*found, room)
+        return found[0], self._first[key]
 
-    def _first(self, scop: Scop, sharing: Sharing, room: Mapping[str, int] | None) -> list[Match]:
+    def _ranked(self, scop: Scop, selections: list[Selection], room: Room) -> list[Match]:
         def calls(match: Match) -> int:
             """Applications of the costliest operation, with as many lanes as there are."""
             block = {
@@ -62,7 +69,7 @@ class FirstMatches:
                 for o in match.selection.operations
             )
 
-        ranked = ranked_matches(scop, select(scop, self.hardware, sharing), calls)
+        ranked = ranked_matches(scop, selections, calls)
         found = list(islice((m for group in ranked for m in group), SEEN))
 
         def rank(match: Match) -> tuple[int, int, int, str]:

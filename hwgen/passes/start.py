@@ -33,12 +33,16 @@ class Start:
 
     @cached_property
     def schedule(self) -> Schedule:
-        """The schedule.
+        """The schedule, its edits checked: most starts are never gone on from.
 
         Raises:
-            HwgenError: as `Schedule`, where nothing was edited.
+            HwgenError: as `Schedule`, where nothing was edited; why the edits are refused.
         """
-        return self.made or Schedule(self.given, self.hardware)
+        if self.made is None:
+            return Schedule(self.given, self.hardware)
+        made = self.made.copy()
+        made.settle()
+        return made
 
     @property
     def edits(self) -> Sequence[Edit]:
@@ -51,7 +55,7 @@ class Start:
         Raises:
             HwgenError: what the primitives raise.
         """
-        made = self.schedule.copy()
+        made = (self.made or self.schedule).draft()
         for edit in edits:
             edit(made)
         return replace(self, made=made)

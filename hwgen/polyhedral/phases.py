@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from hwgen.polyhedral.same import Same
 from hwgen.polyhedral.scop import (
-    Same,
     Scop,
     SharedLoops,
     normal_form,

@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Generic, TypeVar, cast
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.normal_form import normalise
+from hwgen.polyhedral.same import Same
 from hwgen.polyhedral.semantics import widens
 from hwgen.spec.affine import Affine, affine
 from hwgen.spec.expression import (
@@ -34,8 +34,6 @@ from hwgen.spec.expression import (
 )
 from hwgen.spec.typecheck import holds
 from hwgen.spec.workload import Statement, Tensor, Workload
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,20 +300,6 @@ def _view(
     elif widens(dtypes[source.tensor], target.dtype):
         dtypes[target.name] = dtypes[source.tensor]
     return View(target.name, source.tensor, tuple(indices), fill)
-
-
-class Same(Generic[T]):
-    """A value as itself: `x + 0` and `x + 0.0` are equal, and not the same; nor are two workloads
-    that stand in different files."""
-
-    def __init__(self, value: T) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and self.value is cast("Same[object]", other).value
-
-    def __hash__(self) -> int:
-        return id(self.value)
 
 
 def _value(statement: Statement, dtypes: Mapping[str, str]) -> Expr:

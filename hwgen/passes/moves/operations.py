@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from hwgen.polyhedral.normal_form import normalise
+from hwgen.polyhedral.same import Same
 from hwgen.polyhedral.scop import view_statements
 from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, Unary, parts, walk
-from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.hardware import HardwareSpec, Intrinsic
 from hwgen.spec.workload import Workload
 
 _INSTEAD = {"-": ("+",), "negative": ("-", "*", "+"), "<<": ("*",)}
@@ -21,10 +23,13 @@ def fits_one(value: Expr, tensor: str, inlined: Expr, hardware: HardwareSpec) ->
     wanted, more = Counter(_kinds(value)), Counter(_kinds(inlined))
     for _ in (n for n in walk(value) if isinstance(n, Access) and n.tensor == tensor):
         wanted += more
-    return any(
-        wanted <= Counter(k for a in i.semantics for k in _kinds(a.value))
-        for i in hardware.intrinsics
-    )
+    return any(wanted <= _operations(Same(i)) for i in hardware.intrinsics)
+
+
+@lru_cache(1024)
+def _operations(intrinsic: Same[Intrinsic]) -> Counter[str]:
+    """The operations that one intrinsic has."""
+    return Counter(k for a in intrinsic.value.semantics for k in _kinds(a.value))
 
 
 def all_known(workload: Workload, hardware: HardwareSpec) -> bool:

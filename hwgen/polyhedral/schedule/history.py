@@ -157,6 +157,22 @@ class History(Printed):
         made._named, made._lost = {*self._named}, {*self._lost}
         return made
 
+    def draft(self) -> Self:
+        """A copy whose edits are not checked until `settle`."""
+        made = self.copy()
+        made._deferred = True
+        return made
+
+    def settle(self) -> None:
+        """Check the edits of a draft, which is one no more.
+
+        Raises:
+            HwgenError: why the schedule at its end is refused.
+        """
+        if self._deferred:
+            self._settle(self._steps[:-1], blame=False)
+            self._deferred = False
+
     def edits(self) -> list[Edit]:
         """The edits so far, as data."""
         return [s.edit for s in self._steps if s.edit is not None]

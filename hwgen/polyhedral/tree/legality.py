@@ -18,12 +18,14 @@ The deepest such home is chosen. Nothing here looks at how a state was made.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 from itertools import product
 from math import prod
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
+from hwgen.polyhedral.same import Same
 from hwgen.polyhedral.tree.by_indices import (
     first_is_first,
     makes_all,
@@ -46,6 +48,7 @@ from hwgen.polyhedral.tree.relations import (
     side_of,
     some_pair,
 )
+from hwgen.polyhedral.tree.remembered import Remembered, block_key, tensors_key
 from hwgen.polyhedral.tree.rolling import taken_too_early
 from hwgen.polyhedral.tree.site_checks import (
     check_inside,
@@ -75,17 +78,37 @@ def check(state: LoopTree, depths: Mapping[str, int] | None = None) -> Homes:
     """
     check_shifts(state)
     for site in state.sites:
-        check_inside(state, site)
+        _inside.once(block_key(state, site), partial(check_inside, state, site))
     for stage in state.stages:
         check_kept(state, stage)
     homes: Homes = {}
     for stage in state.stages:
-        homes[stage.tensor] = _home(state, stage, (depths or {}).get(stage.tensor, 99))
+        limit = (depths or {}).get(stage.tensor, 99)
+        about = limit, stage.tensor, tensors_key(state, state.versions[stage.tensor])
+        homes[stage.tensor] = _known_homes.once(about, partial(_home, state, stage, limit))
     for site in state.sites:
         check_store(state, site)
-        check_written(state, site)
+        _written.once(_reads_key(state, site), partial(check_written, state, site))
     check_parallel(state, homes)
     return homes
+
+
+_inside, _written = Remembered[None](), Remembered[None]()
+_known_homes = Remembered[tuple[str, ...]]()
+
+
+def forget() -> None:
+    """Find all of it out anew: for who changes what is legal."""
+    for known in (_inside, _written, _known_homes):
+        known.forget()
+
+
+def _reads_key(state: LoopTree, site: Site) -> Hashable:
+    """A block, and who writes what it reads."""
+    reads = state.stage[site.block.stage].reads_in(site.block.part)
+    versions = (v for r in reads for v in state.versions.get(r.tensor, ()))
+    made = tuple((Same(state.stage[v]), state.tensor[v].shape) for v in versions)
+    return block_key(state, site), made, state.rewritten
 
 
 def _home(state: LoopTree, stage: Stage, limit: int) -> tuple[str, ...]:

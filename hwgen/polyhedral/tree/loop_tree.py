@@ -185,6 +185,11 @@ class Loop:
     sums: bool = False
 
     @cached_property
+    def head(self) -> tuple[object, ...]:
+        """All of it but what is inside and what it is translated to."""
+        return self.name, self.extent, self.kind, self.combines, self.turns, self.sums
+
+    @cached_property
     def held(self) -> tuple[Loop, ...]:
         """Itself and every loop inside, in textual order."""
         inner = (node.held for node in self.body if isinstance(node, Loop))
@@ -276,6 +281,10 @@ class Site:
     def extents(self) -> dict[str, int]:
         return {x.name: x.extent for x in self.loops}
 
+    @cached_property
+    def heads(self) -> tuple[tuple[object, ...], ...]:
+        return tuple(x.head for x in self.loops)
+
     def moves(self, access: Access) -> tuple[Addends, ...]:
         """The indices of an access of the block, over the loops around it."""
         known = self._moves
@@ -353,6 +362,11 @@ class LoopTree:
         for stage in self.stages:
             found[stage.tensor] = (stage.tensor, *found.get(stage.over, ()))
         return found
+
+    @cached_property
+    def rewritten(self) -> tuple[tuple[str, ...], ...]:
+        """The versions of tensors that have several."""
+        return tuple(v for v in self.versions.values() if len(v) > 1)
 
     @cached_property
     def sides(self) -> dict[tuple[str, str], Side]:

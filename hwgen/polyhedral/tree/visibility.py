@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from hwgen.errors import HwgenError
+from hwgen.polyhedral.tree import legality
 from hwgen.polyhedral.tree.aliases import shared_homes
 from hwgen.polyhedral.tree.legality import check
 from hwgen.polyhedral.tree.limits import check_limits
@@ -78,6 +79,7 @@ def _homes(state: LoopTree) -> Homes:
 def forget() -> None:
     """Ask anew where tensors are at home: for who changes what is legal."""
     _homes.cache_clear()
+    legality.forget()
 
 
 def _check_lanes(state: LoopTree, machine: Processor) -> None:
