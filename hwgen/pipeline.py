@@ -13,9 +13,10 @@ from hwgen.passes.covering import REFUSALS, UNMADE, all_forms, best_form, covere
 from hwgen.passes.fusing import several
 from hwgen.passes.interleaving import interleaved
 from hwgen.passes.kernel import Kernel
-from hwgen.passes.moves import all_signed, with_padding_apart
+from hwgen.passes.moves import all_apart, with_padding_apart
 from hwgen.passes.nest_pipeline import compile_nest
-from hwgen.passes.network import CompileUnits, in_blocks, phases_may_be_faster, shared_if_better
+from hwgen.passes.network import in_blocks, phases_may_be_faster, shared_if_better
+from hwgen.passes.parts import CompileUnits
 from hwgen.passes.phase import DEFAULTS, SearchOptions, compile_phase
 from hwgen.passes.phased import compile_phases
 from hwgen.passes.start import Start
@@ -35,6 +36,7 @@ __all__ = [
     "compile_workload",
     "otherwise",
     "rewritten",
+    "units_of",
 ]
 
 
@@ -138,24 +140,28 @@ def compile_workload(
     # A processor may pad what it makes for units: they then load it as the image of a view.
     both = hardware.processor is not None and apart is not given
     forms = [apart, given] if both else [apart]
-    return best_form(forms, partial(_of_units, options=options), options, by_units=False)
+    units = units_of(hardware, options)
+    made_of = partial(_of_units, options=options, units=units)
+    return best_form(forms, made_of, options, by_units=False)
 
 
-def _of_units(start: Start, options: SearchOptions) -> Kernel:
+def units_of(hardware: HardwareSpec, options: SearchOptions) -> CompileUnits:
+    """What compiles parts of a workload for a chip's units."""
+    return CompileUnits(partial(compile_kernel, hardware=hardware, options=options))
+
+
+def _of_units(start: Start, options: SearchOptions, units: CompileUnits) -> Kernel:
     """What is made of a start for a chip with units."""
     try:
         made = _searched(start, replace(options, spills=False))
     except HwgenError as error:
-        return otherwise(start, options, error)
-    return shared_if_better(start, made, _units(start, options), options)
+        return otherwise(start, options, error, units)
+    return shared_if_better(start, made, units, options)
 
 
-def _units(start: Start, options: SearchOptions) -> CompileUnits:
-    """What compiles parts of a workload for a chip's units."""
-    return partial(compile_kernel, hardware=start.hardware, options=options)
-
-
-def otherwise(start: Start, options: SearchOptions, refused: HwgenError) -> Kernel:
+def otherwise(
+    start: Start, options: SearchOptions, refused: HwgenError, units: CompileUnits
+) -> Kernel:
     """What units cannot run phase by phase with all that is in between on the chip, for a reason:
     in blocks that stages share, or phase by phase all the same, else with the processor beside
     them.
@@ -163,7 +169,7 @@ def otherwise(start: Start, options: SearchOptions, refused: HwgenError) -> Kern
     Raises:
         HwgenError: the reason, where there is no processor or it cannot do the rest.
     """
-    hardware, units = start.hardware, _units(start, options)
+    hardware = start.hardware
     shared = in_blocks(start, units, options, refused)
     if shared is not None and not phases_may_be_faster(start, shared, options):
         return shared
@@ -178,7 +184,7 @@ def otherwise(start: Start, options: SearchOptions, refused: HwgenError) -> Kern
     from hwgen.passes.hosting import compile_beside
 
     with isl.bounded():
-        signed = all_signed(start)
-        forms = [start] if signed is start else [start, signed]
+        apart = all_apart(start)
+        forms = [start] if apart is start else [start, apart]
         beside = partial(compile_beside, units=units, refused=refused)
         return best_form(forms, beside, options, by_units=False)

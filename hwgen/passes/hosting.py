@@ -19,7 +19,7 @@ from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.account import Account
 from hwgen.passes.covering import REFUSALS
 from hwgen.passes.kernel import Kernel
-from hwgen.passes.network import CompileUnits
+from hwgen.passes.parts import CompileUnits
 from hwgen.passes.phase import least_cycles
 from hwgen.passes.phased import plans_of
 from hwgen.passes.start import Start

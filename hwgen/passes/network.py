@@ -9,7 +9,7 @@ long as it does. Their edits, made again one after the other, are a schedule of 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations, groupby, pairwise
@@ -19,6 +19,7 @@ from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.covering import REFUSALS
 from hwgen.passes.fusing import fused, fused_if_better, several, shareable
 from hwgen.passes.kernel import Kernel
+from hwgen.passes.parts import CompileUnits
 from hwgen.passes.phase import SLOTS, SearchOptions
 from hwgen.passes.replaying import joined
 from hwgen.passes.start import Start
@@ -37,9 +38,6 @@ WORTH = 0.05
 ROOM = 1.5
 """How much more than there is the buffers of two parts may take: blocks of both can be shorter, but
 not what stays on the chip for all blocks."""
-
-CompileUnits = Callable[[Workload], Kernel]
-"""What compiles phases one after the other."""
 
 _Group = tuple[Statement, ...]
 _Groups = tuple[_Group, ...]

@@ -91,7 +91,13 @@ def compile_case(
         HwgenError: as `compile_ranked`, where there is no processor or it cannot do the rest; as
             `compile_nest`.
     """
-    from hwgen.pipeline import SearchOptions, compile_workload, otherwise, rewritten
+    from hwgen.pipeline import (
+        SearchOptions,
+        compile_workload,
+        otherwise,
+        rewritten,
+        units_of,
+    )
 
     options = options or SearchOptions()
     if not hardware.units:
@@ -102,7 +108,8 @@ def compile_case(
         try:
             return compile_ranked(workload, hardware, rank, options)
         except HwgenError as error:
-            found = otherwise(rewritten(workload, hardware), options, error)
+            units = units_of(hardware, options)
+            found = otherwise(rewritten(workload, hardware), options, error, units)
     check_room(workload, found.program)
     return found
 

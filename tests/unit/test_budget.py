@@ -12,17 +12,17 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[2] / "hwgen"
 
 BUDGET = {
-    "": 901,
+    "": 907,
     "autoschedule": 2339,
     "cli": 4475,
     "codegen": 19245,
     "model": 10867,
     "network": 5983,
-    "passes": 5921,
-    "polyhedral": 23444,
+    "passes": 6007,
+    "polyhedral": 23476,
     "report": 3503,
     "spec": 11358,
-    "verify": 3634,
+    "verify": 3641,
 }
 """Lines of Python at most, by folder; "": modules of the package itself."""
 

@@ -13,6 +13,7 @@ from hwgen.passes.moves.distribute import distribute
 from hwgen.passes.moves.inline import inline
 from hwgen.passes.moves.padding_apart import padding_apart
 from hwgen.passes.moves.signed_factors import signed_factors
+from hwgen.passes.moves.split_clips import split_clips
 from hwgen.passes.moves.split_constants import split_constants
 from hwgen.passes.moves.unit_weights import unit_weights
 from hwgen.passes.start import Start
@@ -24,6 +25,7 @@ MOVES: tuple[Move, ...] = (
     split_constants,
     distribute,
     signed_factors,
+    split_clips,
     bind_parts,
     unit_weights,
 )
@@ -40,9 +42,11 @@ def all_weighed(start: Start) -> Start:
     return start if start.does("weigh") else _everywhere(start, unit_weights)
 
 
-def all_signed(start: Start) -> Start:
-    """The same with the factors of all its sums signed where that is of use."""
-    return _everywhere(start, signed_factors)
+def all_apart(start: Start) -> Start:
+    """The same with all in statements of their own that units may compute of others."""
+    for move in (signed_factors, distribute, split_clips):
+        start = _everywhere(start, move)
+    return start
 
 
 def _everywhere(start: Start, move: Move) -> Start:

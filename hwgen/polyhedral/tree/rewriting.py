@@ -3,7 +3,8 @@
 What is proved: both are the same polynomial over the same parts, modulo the width of their type, as
 sums and products of integers wrap around. So `x + 40000` is `x + 20000 + 20000`, `x << 2` is
 `x * 4`, and `(x - 3) * 5` is `x * 5 - 15`. A cast to a type that holds every value changes none:
-`u` of uint8 is `int8(u - 128) + 128`.
+`u` of uint8 is `int8(u - 128) + 128`. A clip changes nothing in front of a narrower one:
+`int8(clip(v, 0, 96))` is `int8(min(int8(clip(v, 0, 127)), 96))`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from hwgen.spec.expression import (
     DTYPES,
     Access,
     Binary,
+    Call,
     Cast,
     Const,
     Expr,
@@ -79,6 +81,34 @@ def equal(one: Expr, other: Expr, dtypes: Mapping[str, str]) -> bool:
         return False
 
 
+@dataclass(frozen=True)
+class Clamped:
+    """A value that is clipped to `low..high` and cast to an integer type that holds these."""
+
+    value: Expr
+    low: int
+    high: int
+
+
+def clamped(value: Expr) -> Clamped | None:
+    """A value as one clip; None where it is none. Casts to integers cut off, which leaves what is
+    in order in order, and integers as they are: they may be made before a clip or behind it."""
+    match value:
+        case Cast(dtype, Call("clip", (inner, Const(int(low)), Const(int(high))))):
+            before = clamped(inner)
+        case Cast(dtype, Call("min", (inner, Const(int(high))))) if before := clamped(inner):
+            low = before.low
+        case Cast(dtype, Call("max", (inner, Const(int(low))))) if before := clamped(inner):
+            high = before.high
+        case _:
+            return None
+    if is_float(dtype) or low > high or not within((low, high), integer_range(dtype)):
+        return None
+    if before is not None and before.low <= low and high <= before.high:
+        return Clamped(before.value, low, high)
+    return Clamped(inner, low, high)
+
+
 class _TooLongError(Exception):
     """A polynomial of too many terms."""
 
@@ -95,6 +125,8 @@ class _Proof:
         if isinstance(value, Access | Const | Name):
             return str(value)
         dtype = self.type_of(value)
+        if (clip := clamped(value)) is not None:
+            return f"{dtype}({self.normal(clip.value)} in {clip.low}..{clip.high})"
         if is_float(dtype):
             return self._text(value)
         terms = self.terms(value, dtype)

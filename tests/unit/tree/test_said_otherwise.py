@@ -96,6 +96,8 @@ def test_what_is_proved_to_be_equal_is(one: str, other: str, seed: int) -> None:
         (f"min({one}, {other}) + 1", f"min({other}, {one}) + 1"),
         (f"int8({one} + {other})", f"int8({other} + {one})"),
         (f"int8({one} - 128) + 128", f"{one} + 0"),
+        (f"int8(clip({one}, -5, 90))", f"int8(min(int8(clip({one}, -5, 127)), 90))"),
+        (f"int8(clip({one}, -5, 90))", f"int8(max(int8(clip({one}, -9, 90)), {other}))"),
     ]
     for left, right in pairs:
         try:
@@ -120,6 +122,9 @@ def test_what_is_proved_to_be_equal_is(one: str, other: str, seed: int) -> None:
         ("min(a[i] + b[i], d[i] + 0)", "min(b[i] + a[i], d[i] + 1 - 1)"),
         ("u[i] * a[i]", "(int8(u[i] - 128) + 128) * a[i]"),
         ("int8(max(min(a[i] + b[i], 100), -5)) + 1", "max(min(a[i] + b[i], 100), -5) + 1"),
+        ("int8(clip(d[i], 0, 96))", "int8(min(int8(clip(d[i], 0, 127)), 96))"),
+        ("int8(clip(d[i], -50, 127))", "int8(max(int8(clip(d[i], -128, 127)), -50))"),
+        ("int8(clip(f[i], -9, 9))", "int8(clip(int16(clip(f[i], -300, 9)), -9, 9))"),
     ],
 )
 def test_what_is_proved(one: str, other: str) -> None:
@@ -140,6 +145,11 @@ def test_what_is_proved(one: str, other: str) -> None:
         ("uint32(a[i]) + uint32(1)", "uint32(a[i] + 2)"),
         ("u[i] * a[i]", "(int8(u[i] - 127) + 127) * a[i]"),
         ("d[i] + 1", "int16(d[i]) + 1"),
+        ("int8(clip(d[i], 0, 96))", "int8(min(int8(clip(d[i], 1, 127)), 96))"),
+        ("int8(clip(d[i], 0, 96))", "int8(clip(int8(d[i]), 0, 96))"),
+        ("int8(clip(d[i], 0, 96))", "int8(min(int8(clip(d[i], 0, 95)), 96))"),
+        ("int8(clip(d[i], -200, 96))", "int8(min(int16(clip(d[i], -200, 127)), 96))"),
+        ("int8(clip(f[i], 0, 9))", "int8(clip(f[i] + 0.0, 0, 9))"),
     ],
 )
 def test_what_is_not_proved(one: str, other: str) -> None:

@@ -66,7 +66,9 @@ def compiling(monkeypatch: pytest.MonkeyPatch) -> Callable[[Compile], None]:
             try:
                 return compiled(workload, hardware, 0)
             except HwgenError as error:
-                return pipeline.otherwise(pipeline.rewritten(workload, hardware), options, error)
+                units = pipeline.units_of(hardware, options)
+                start = pipeline.rewritten(workload, hardware)
+                return pipeline.otherwise(start, options, error, units)
 
         monkeypatch.setattr(examine, "compile_ranked", compiled)
         monkeypatch.setattr(pipeline, "compile_workload", best)
