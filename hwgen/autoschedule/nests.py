@@ -10,6 +10,7 @@ from hwgen.errors import HwgenError
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.tree.cost import operations
 from hwgen.polyhedral.tree.edit import main_site
+from hwgen.polyhedral.tree.idle_steps import plain
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage
 from hwgen.polyhedral.tree.terms import addends
 from hwgen.spec.expression import DTYPES, Access, Name, names
@@ -171,6 +172,7 @@ def operand(state: LoopTree, access: Access) -> Operand:
 
 def nest_of(state: LoopTree, name: str) -> Nest:
     """A stage as a nest to be tiled, with its consumer where that may share its loops."""
+    state = plain(state)
     stage = state.stage[name]
     result = state.tensor[name]
     post, partner = _post(state, stage)

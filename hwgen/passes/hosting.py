@@ -21,7 +21,7 @@ from hwgen.passes.covering import REFUSALS
 from hwgen.passes.kernel import Kernel
 from hwgen.passes.parts import CompileUnits
 from hwgen.passes.phase import least_cycles
-from hwgen.passes.phased import plans_of
+from hwgen.passes.replaying import replayed
 from hwgen.passes.start import Start
 from hwgen.passes.trees import compile_padded
 from hwgen.polyhedral.caches import through_caches
@@ -29,7 +29,6 @@ from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.phases import Phase, phase_of, split_phases
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.scop import build_scop, view_statements
-from hwgen.polyhedral.search.tiling_script import apply_tilings
 from hwgen.polyhedral.tree.cost import estimate_nest
 from hwgen.polyhedral.tree.planes import planes_for, written_whole
 from hwgen.spec.hardware import HardwareSpec
@@ -245,15 +244,8 @@ class _Hosting:
 
     def compiled(self, groups: Sequence[_Group]) -> Kernel:
         """One kernel of all groups."""
-        schedule, stages = self.start.schedule.copy(), self.start.stages
         kernels = [g.made for g in groups if g.made is not None]
-        for edit in (e for made in kernels for e in made.start.edits):
-            schedule.apply(edit)
-        # Statements that a kernel's own rewrites add have their stages from it.
-        known = ((k, {**k.start.stages, **stages}) for k in kernels)
-        plans = [p for k, mine in known for p in plans_of(k.start, mine, k.parts, k.account.spills)]
-        apply_tilings(schedule, plans)
-        made = self._with_nests(schedule)
+        made = self._with_nests(replayed(self.start, [k.schedule for k in kernels]))
         if not kernels:
             return made
         parts = tuple(p for k in kernels for p in k.parts)

@@ -23,16 +23,24 @@ def joined(start: Start, parts: Sequence[Schedule]) -> Kernel:
     """The kernel of all parts, which are of the workload that the start leaves.
 
     Raises:
-        HwgenError: as the primitives and `compile_padded`; H413 where the whole has nothing that a
-            part's edits are about.
+        HwgenError: as `replayed` and `compile_padded`.
+    """
+    return compile_padded(replayed(start, parts))
+
+
+def replayed(start: Start, parts: Sequence[Schedule]) -> Schedule:
+    """The schedule of all parts, which are of the workload that the start leaves.
+
+    Raises:
+        HwgenError: as the primitives; H413 where the whole has nothing that a part's edits are
+            about.
     """
     schedule = start.schedule.copy()
     first, stages = schedule.state, dict(start.stages)
-    with isl.bounded():
-        with schedule.batch(blame=False):
-            for part in parts:
-                _again(part, schedule, first, stages)
-        return compile_padded(schedule)
+    with isl.bounded(), schedule.batch(blame=False):
+        for part in parts:
+            _again(part, schedule, first, stages)
+    return schedule
 
 
 def _again(part: Schedule, schedule: Schedule, first: LoopTree, stages: dict[str, str]) -> None:

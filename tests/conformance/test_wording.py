@@ -80,6 +80,14 @@ PAIRS = {
         ("y[m, n] = int8(max(x[m, n], x[m, n] >> 3))",),
         {},
     ),
+    "clip of what fits, on a host": Pair(
+        "gemmini",
+        _WIDE,
+        ("y[m, n] = int8(clip(max(x[m, n], x[m, n] >> 3), -128, 127))",),
+        ("y[m, n] = int8(max(x[m, n], x[m, n] >> 3))",),
+        {},
+        hosted=True,
+    ),
     "cast of what fits": Pair(
         "vta",
         _WIDE,

@@ -13,13 +13,13 @@ PACKAGE = Path(__file__).resolve().parents[2] / "hwgen"
 
 BUDGET = {
     "": 907,
-    "autoschedule": 2339,
+    "autoschedule": 2341,
     "cli": 4475,
-    "codegen": 19245,
+    "codegen": 19246,
     "model": 10867,
     "network": 5983,
     "passes": 6007,
-    "polyhedral": 23476,
+    "polyhedral": 23518,
     "report": 3503,
     "spec": 11358,
     "verify": 3641,

@@ -40,6 +40,7 @@ from hwgen.codegen.processor.unswitching import unswitched
 from hwgen.codegen.storages import Array
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.tree.aliases import in_one_place
+from hwgen.polyhedral.tree.idle_steps import plain
 from hwgen.polyhedral.tree.loop_tree import RUNNING, Block, Loop, LoopTree, Site, first_of, sites
 from hwgen.polyhedral.tree.loop_tree import Node as TreeNode
 from hwgen.polyhedral.tree.reductions import beginning
@@ -89,7 +90,7 @@ def lower_nest(state: LoopTree, homes: Homes, hardware: HardwareSpec) -> tuple[C
             allowed="chips whose spec has a processor",
             repair="compile for this chip without a schedule of loops",
         )
-    state = in_one_place(separate(state))
+    state = plain(in_one_place(separate(state)))
     found: dict[str, list[Use]] = {}
     for use in uses(state, state.root):
         found.setdefault(use.access.tensor, []).append(use)

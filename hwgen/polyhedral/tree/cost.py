@@ -15,6 +15,7 @@ import numpy as np
 
 from hwgen.polyhedral.caches import busiest, filled
 from hwgen.polyhedral.tree.cache_traffic import TreeTraffic
+from hwgen.polyhedral.tree.idle_steps import plain
 from hwgen.polyhedral.tree.instructions import retired
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Site, Stage
 from hwgen.polyhedral.tree.padding import is_by_place
@@ -126,7 +127,7 @@ def estimate_nest(
     bound: int | None = None,
 ) -> NestCost:
     """Cycles and traffic of a state as it stands, whose tensors have `homes`."""
-    machine = hardware.machine
+    state, machine = plain(state), hardware.machine
     unseen = frozenset(m.name for m in hardware.of_kind("workspace") if m.shared_by != "kernel")
     whole = TreeTraffic(state, homes, machine, unseen)
     own = replace(whole, workers=machine.workers) if machine.workers > 1 else whole
