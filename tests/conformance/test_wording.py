@@ -164,3 +164,14 @@ def test_a_zero_point_leaves_the_product_where_a_host_ends_it() -> None:
     one = ("acc[m, n] += (a[m, k] - 5) * b[n, k]", y)
     pair = Pair("gemmini", _GEMM, one, (_PLAIN, y), {}, hosted=True)
     assert _cycles(pair, pair.one, run=True) <= 3 * _cycles(pair, pair.other, run=False)
+
+
+def test_two_sums_of_products_meet_on_units() -> None:
+    """Added up at the end they take a sixth longer than as one sum; the other's stays as it is."""
+    y = "y[m, n] = int8(clip({} >> 8, -128, 127))"
+    more = {"c": "int8[24, 48]", "d": "int8[32, 48]", "t": "int32[24, 32]"}
+    second = "t[m, n] += c[m, k] * d[n, k]"
+    pair = Pair("vta", _GEMM | more, (_PLAIN, second, y.format("(acc[m, n] + t[m, n])")), (), {})
+    twice = {"a": "int8[24, 96]", "b": "int8[32, 96]"}
+    other = Pair("vta", _GEMM | twice, (_PLAIN, y.format("acc[m, n]")), (), {})
+    assert _cycles(pair, pair.one, run=True) <= 1.2 * _cycles(other, other.one, run=False)

@@ -19,7 +19,7 @@ BUDGET = {
     "model": 10867,
     "network": 5983,
     "passes": 6007,
-    "polyhedral": 23518,
+    "polyhedral": 23520,
     "report": 3503,
     "spec": 11358,
     "verify": 3641,

@@ -213,9 +213,11 @@ def copy_source(state: LoopTree, tensor: str) -> str:
 
 
 def _overwrites(state: LoopTree, stage: Stage, steps: Sequence[Step]) -> bool:
-    """Whether a step writes where a later one, or a later stage, still reads what was there."""
+    """Whether a step writes where a later one, or a later stage, still reads what was there; inputs
+    stay as they are."""
     later = state.stages[state.stages.index(stage) + 1 :]
     read = {r.tensor for s in later for r in s.reads_in("whole")}
+    read |= {t.name for t in state.tensors if t.role == "input"}
     for n, step in enumerate(steps):
         rest = steps[n + 1 :]
         after = {a.tensor for x in rest for a in x.operands} | {x.in_place for x in rest}
