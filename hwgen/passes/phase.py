@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 
 from hwgen.codegen.lower.image_uses import packed_bytes
 from hwgen.errors import HwgenError, Tolerating
@@ -122,18 +122,20 @@ def compile_phase(
 def kept_matches(
     scop: Scop, hardware: HardwareSpec, selections: list[Selection]
 ) -> Iterator[list[Match]]:
-    """Groups of matches, the best first: of equal ones those for which the host packs least, where
-    that is nothing or shares the chip's memory.
+    """Groups of matches, the best first; of a group apart those for which the host packs more,
+    where it shares the chip's memory or packs nothing for others.
 
     Raises:
         HwgenError: as `ranked_matches`.
     """
     cost = cache(partial(packed_bytes, scop, hardware))
     for group in ranked_matches(scop, selections, cost):
-        least = cost(group[0])
         # A host that shares the memory takes the chip's bus, or is the units' own core.
-        cheap = hardware.offchip.shared or not least
-        yield [m for m in group if cost(m) == least] if cheap else group
+        if not hardware.offchip.shared and cost(group[0]):
+            yield group
+            continue
+        for _, alike in groupby(sorted(group, key=cost), key=cost):
+            yield [*alike]
 
 
 def least_cycles(scop: Scop, hardware: HardwareSpec, selections: list[Selection]) -> float:

@@ -18,7 +18,7 @@ BUDGET = {
     "codegen": 19246,
     "model": 10867,
     "network": 5983,
-    "passes": 6007,
+    "passes": 6010,
     "polyhedral": 23520,
     "report": 3503,
     "spec": 11358,

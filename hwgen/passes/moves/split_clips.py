@@ -17,11 +17,12 @@ from hwgen.spec.hardware import HardwareSpec
 
 
 def split_clips(start: Start, statement: str) -> Iterator[Start]:
-    """With the clip of a statement's value in two, the first as an intrinsic has it."""
+    """With the clip of a statement's value in two, the first as an intrinsic has it; steps in order
+    keep theirs."""
     name = start.stages[statement]
-    value = start.schedule.state.stage[name].value
-    found = clamped(value)
-    if found is None or not isinstance(value, Cast):
+    stage = start.schedule.state.stage[name]
+    value, found = stage.value, clamped(stage.value)
+    if found is None or not isinstance(value, Cast) or stage.reduces:
         return
     for low, high in _ends(start.hardware, value.dtype):
         if (low, high) == (found.low, found.high) or low > found.low or found.high > high:
