@@ -17,7 +17,7 @@ from hwgen.autoschedule.search import autoschedule
 from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.account import Account
-from hwgen.passes.covering import REFUSALS
+from hwgen.passes.covering import REFUSALS, started
 from hwgen.passes.kernel import Kernel
 from hwgen.passes.network import CompileUnits
 from hwgen.passes.phase import least_cycles
@@ -182,7 +182,7 @@ class _Hosting:
             return False
         least = None
         with Tolerating(REFUSALS):
-            scop = build_scop(workload)
+            scop = build_scop(started(Start(workload, self.hardware)).workload)
             least = least_cycles(scop, self.hardware, select(scop, self.hardware))
         return least is not None and self._cycles(workload) < least
 

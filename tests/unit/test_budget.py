@@ -12,17 +12,17 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[2] / "hwgen"
 
 BUDGET = {
-    "": 901,
+    "": 914,
     "autoschedule": 2339,
-    "cli": 4475,
+    "cli": 4478,
     "codegen": 19245,
     "model": 10867,
     "network": 5983,
-    "passes": 5905,
-    "polyhedral": 23321,
+    "passes": 5993,
+    "polyhedral": 23155,
     "report": 3503,
     "spec": 11358,
-    "verify": 3634,
+    "verify": 3636,
 }
 """Lines of Python at most, by folder; "": modules of the package itself."""
 
