@@ -19,7 +19,7 @@ BUDGET = {
     "model": 10867,
     "network": 5983,
     "passes": 5993,
-    "polyhedral": 23155,
+    "polyhedral": 23119,
     "report": 3503,
     "spec": 11358,
     "verify": 3636,

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.match.matching import Match
 from hwgen.polyhedral.match.nearest import Diagnosis
-from hwgen.polyhedral.match.operations import NOTHING_SHARED, Sharing
-from hwgen.polyhedral.match.plans import Apply, Plan, loads
+from hwgen.polyhedral.match.operations import NOTHING_SHARED, Apply, Plan, Sharing
 from hwgen.polyhedral.match.select import advance, outcome
 from hwgen.polyhedral.match.selection import Selector
 from hwgen.polyhedral.scop import Scop, ScopStatement
@@ -286,8 +285,8 @@ class _Table:
             if isinstance(plan, Apply):
                 for _, part in plan.operands:
                     collect(part)
-            elif (copy := loads(plan)) is not None:
-                found.add(copy.name)
+            elif plan.copy is not None:
+                found.add(plan.copy.name)
 
         if statement.accumulates:
             for plan in self.selector.update(statement):
@@ -296,6 +295,6 @@ class _Table:
         for memory in self.hardware.memories:
             for value in self.diagnosis.parts(statement):
                 plan = self.selector.cover(value, memory.name, statement)
-                if isinstance(plan, Apply):
+                if isinstance(plan, Apply) and plan.moved is None:
                     collect(plan)
         return found

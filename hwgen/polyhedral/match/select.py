@@ -8,8 +8,15 @@ from dataclasses import dataclass
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.match.matching import Match, ranked_matches
-from hwgen.polyhedral.match.operations import NOTHING_SHARED, Operation, Selection, Sharing
-from hwgen.polyhedral.match.plans import Apply, Plan, rank
+from hwgen.polyhedral.match.operations import (
+    NOTHING_SHARED,
+    Apply,
+    Operation,
+    Plan,
+    Selection,
+    Sharing,
+    rank,
+)
 from hwgen.polyhedral.match.selection import Selector
 from hwgen.polyhedral.scop import Reference, Scop, ScopStatement, reference
 from hwgen.spec.expression import Access, Expr
