@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 
 from hwgen.autoschedule.options import Options
 from hwgen.codegen.lower.image_uses import packed_bytes
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.block_completing import complete_blocks
+from hwgen.passes.covering import started
 from hwgen.passes.kernel import Kernel
 from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.passes.phase import DEFAULTS, SearchOptions
@@ -35,7 +36,6 @@ from hwgen.polyhedral.search.script_tiles import Said, known_tiles
 from hwgen.polyhedral.search.search import Allows, SearchResult, Watch, search
 from hwgen.polyhedral.search.tiling import Tiling
 from hwgen.polyhedral.search.tiling_script import apply_tiling
-from hwgen.polyhedral.tree.versions import versioned
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 
@@ -106,10 +106,10 @@ def complete_script(
     best_of_all = _automatic(schedule, options)
     if best_of_all is not None:
         return best_of_all
-    searched = versioned(workload)
-    if len(split_phases(searched)) == 1 and searched == workload:
+    start = Start(workload, hardware)
+    if len(split_phases(start.workload)) == 1 and start.workload == workload:
         with isl.bounded():
-            rest = _Rest(schedule, build_scop(workload), options)
+            rest = _Rest(schedule, started(start), options)
             found = rest.found()
         if found is not None:
             return found
@@ -137,8 +137,12 @@ class _Rest:
     """The search for what a script leaves open."""
 
     schedule: Schedule
-    scop: Scop
+    start: Start
     options: SearchOptions
+
+    @cached_property
+    def scop(self) -> Scop:
+        return build_scop(self.start.workload)
 
     def found(self) -> Kernel | None:
         """The best schedule that goes on from the script, or agrees with what it says."""
@@ -153,7 +157,6 @@ class _Rest:
     def best(self, tiles: Tiles, agrees: Agrees, allows: Allows | None = None) -> Kernel | None:
         """The best schedule of those that agree."""
         hardware, scop = self.schedule.hardware, self.scop
-        start = Start(self.schedule.workload, hardware)
         best: tuple[Kernel, list[Match]] | None = None
         watch = Watch(self.options.seconds, self.options.progress, self.options.work)
         cost = partial(packed_bytes, scop, hardware)
@@ -167,7 +170,7 @@ class _Rest:
                 chosen = (c for c in found.candidates if self._made(c.tiling, agrees))
                 for candidate in islice(chosen, SIMULATED):
                     try:
-                        kernel = build(start, scop, candidate)
+                        kernel = build(self.start, scop, candidate)
                     except HwgenError as error:
                         if error.code not in LIMITS:
                             raise
@@ -193,7 +196,7 @@ class _Rest:
         return None
 
     def _made(self, tiling: Tiling, agrees: Agrees) -> bool:
-        made = Schedule(self.schedule.workload, self.schedule.hardware)
+        made = self.start.schedule.copy()
         try:
             apply_tiling(made, self.scop, tiling)
         except HwgenError as error:

@@ -9,7 +9,14 @@ from math import inf
 from hwgen.autoschedule.options import Options
 from hwgen.codegen.lower.image_uses import images_refused
 from hwgen.errors import HwgenError
-from hwgen.passes.covering import REFUSALS, UNMADE, all_forms, best_form, covered_forms
+from hwgen.passes.covering import (
+    REFUSALS,
+    UNMADE,
+    all_forms,
+    best_form,
+    covered_forms,
+    started,
+)
 from hwgen.passes.fusing import several
 from hwgen.passes.interleaving import interleaved
 from hwgen.passes.kernel import Kernel
@@ -66,7 +73,8 @@ def compile_kernel(
     with isl.bounded():
         if schedule is None:
             return _searched(rewritten(workload, hardware), options)
-        made = build(Start(workload, hardware), build_scop(workload), schedule)
+        start = started(Start(workload, hardware))
+        made = build(start, build_scop(start.workload), schedule)
         matches, given = (schedule.tiling.match,), SearchResult((schedule,))
         return made.with_account(replace(made.account, matches=matches, search=given))
 
@@ -80,6 +88,7 @@ def _searched(start: Start, options: SearchOptions) -> Kernel:
     """What units make of a start, as the search finds it best."""
     made_of = partial(_as_it_is, options=options)
     with isl.bounded():
+        start = started(start)
         try:
             made = best_form(all_forms(start), made_of, options)
         except HwgenError as error:
@@ -152,11 +161,12 @@ def units_of(hardware: HardwareSpec, options: SearchOptions) -> CompileUnits:
 
 def _of_units(start: Start, options: SearchOptions, units: CompileUnits) -> Kernel:
     """What is made of a start for a chip with units."""
+    begun = started(start)
     try:
-        made = _searched(start, replace(options, spills=False))
+        made = _searched(begun, replace(options, spills=False))
     except HwgenError as error:
         return otherwise(start, options, error, units)
-    return shared_if_better(start, made, units, options)
+    return shared_if_better(begun, made, units, options)
 
 
 def otherwise(
@@ -170,7 +180,7 @@ def otherwise(
         HwgenError: the reason, where there is no processor or it cannot do the rest.
     """
     hardware = start.hardware
-    shared = in_blocks(start, units, options, refused)
+    shared = in_blocks(started(start), units, options, refused)
     if shared is not None and not phases_may_be_faster(start, shared, options):
         return shared
     try:

@@ -117,6 +117,8 @@ class _Explained:
 
 def _explained(workload: Workload, hardware: HardwareSpec) -> _Explained:
     """Every phase's statements; where the kernel does not compile, why."""
+    from hwgen.passes.covering import started
+    from hwgen.passes.start import Start
     from hwgen.pipeline import compile_kernel
     from hwgen.polyhedral import isl
     from hwgen.polyhedral.match.explain import explain as explain_matches
@@ -133,7 +135,8 @@ def _explained(workload: Workload, hardware: HardwareSpec) -> _Explained:
     except HwgenError as error:
         problem = error
     found: list[tuple[Scop, Sequence[Explanation]]] = []
-    phases = split_phases(workload)
+    start = started(Start(workload, hardware), nearest=True)
+    phases = split_phases(start.workload)
     for phase in phases:
         scop, chosen = build_scop(phase.workload), None
         sharing = NOTHING_SHARED
@@ -143,7 +146,7 @@ def _explained(workload: Workload, hardware: HardwareSpec) -> _Explained:
             with isl.bounded(), suppress(HwgenError):  # It is not what prevents a kernel.
                 chosen = match(scop, select(scop, hardware))[0]
         found.append((scop, explain_matches(scop, hardware, chosen, sharing, problem)))
-    return _Explained(tuple(found), problem)
+    return _Explained(tuple(found), problem, edits=start.trace)
 
 
 def _show(

@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice, product, takewhile
 from typing import Literal
 
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.model.bound import cover_bound
 from hwgen.passes.alone import lane_room, moving_loops, seed_alone, stage_alone
-from hwgen.passes.covering import REFUSALS
+from hwgen.passes.covering import REFUSALS, started
 from hwgen.passes.first_matches import FirstMatches
 from hwgen.passes.kernel import Kernel
 from hwgen.passes.phase import DEFAULTS, SLOTS, SearchOptions, compile_phase
@@ -83,8 +84,12 @@ def complete_blocks(schedule: Schedule, options: SearchOptions = DEFAULTS) -> Ke
     """
     deepest = max((len(s.loops) for s in schedule.state.sites), default=0)
     try:
-        found = _completed(schedule, options, range(deepest + 1))
-        return _with_slots(schedule, found, options)
+        start = started(Start(schedule.workload, schedule.hardware))
+        given = Start(schedule.workload, schedule.hardware, schedule)
+        for edit in start.edits:
+            given = next(given.where_legal(partial(Schedule.apply, edit=edit)), given)
+        found = _completed(given.schedule, start, options, range(deepest + 1))
+        return _with_slots(given.schedule, found, options)
     except HwgenError as error:
         if schedule.hardware.processor is None or not error.code.startswith(REFUSALS):
             raise
@@ -96,7 +101,10 @@ def complete_blocks(schedule: Schedule, options: SearchOptions = DEFAULTS) -> Ke
 
 
 def _completed(
-    schedule: Schedule, options: SearchOptions, places: Sequence[int | frozenset[str]]
+    schedule: Schedule,
+    start: Start,
+    options: SearchOptions,
+    places: Sequence[int | frozenset[str]],
 ) -> Kernel:
     """The best kernel of the first covers that give one; `places`: where copies stand, until that
     makes nothing better.
@@ -104,7 +112,6 @@ def _completed(
     Raises:
         HwgenError: why the first kernel is refused that keeps least on the chip.
     """
-    start = Start(schedule.workload, schedule.hardware)
     completion = Completion(schedule, options, start)
     refused: dict[Kept, HwgenError] = {}
     for covers in completion.covers(places[0]):

@@ -15,8 +15,9 @@ from math import inf
 
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.kernel import Kernel
-from hwgen.passes.moves import MOVES, all_weighed
+from hwgen.passes.moves import MOVES, all_begun, all_weighed
 from hwgen.passes.moves.operations import all_known
+from hwgen.passes.moves.start_from import start_from
 from hwgen.passes.phase import Rival, SearchOptions, least_cycles, rearranged_bytes
 from hwgen.passes.start import Start
 from hwgen.polyhedral.match.operations import NOTHING_SHARED, Selection, Sharing
@@ -101,8 +102,44 @@ def _measured(made: Kernel, options: SearchOptions) -> Measure:
 
 def all_forms(start: Start) -> list[Start]:
     """A start, and its forms in which all statements that a move helps are said otherwise."""
-    weighed = all_weighed(start)
-    return [start] if weighed is start else [start, weighed]
+    begun, weighed = all_begun(start), all_weighed(start)
+    if begun is not start and len(split_phases(begun.workload)) > 1:
+        # Several phases take long to search: only where calls have less to do then.
+        known: _Known = {}
+        begun = begun if _least(begun, known) < _least(start, known) else start
+    return [start, *(f for f in (begun, weighed) if f is not start)]
+
+
+def _least(start: Start, known: _Known) -> float:
+    """Cycles below which no kernel of a start gets; infinite where calls do not compute it."""
+    return sum(inf if c.selection is None else c.least for c in _covers(start, known))
+
+
+def started(start: Start, *, nearest: bool = False) -> Start:
+    """The same, sums that calls compute only so starting from what is added to them; `nearest`:
+    also where calls then refuse no other statement than before, for a reason that tells more."""
+    known: _Known = {}
+    if not any(any(start_from(start, name)) for name, stage in start.stages.items() if stage):
+        return start
+    for about in _lacking(start, known):
+        for form in start_from(start, about) if start.stages.get(about) else ():
+            before, after = {*_lacking(start, known)}, {*_lacking(form, known)}
+            if after < before or (nearest and after == before):
+                start = form
+                break
+    return start
+
+
+def _lacking(start: Start, known: _Known) -> list[str]:
+    """The first statement of each phase that no calls compute."""
+    return [c.refused.statement for c in _covers(start, known) if c.refused is not None]
+
+
+def nearest_refusal(start: Start, refused: HwgenError) -> HwgenError:
+    """Why calls do not compute a start, which is `refused`, as it tells most."""
+    covers = _covers(started(start, nearest=True), {})
+    found = (c.refused for c in covers if c.refused is not None)
+    return next((e for e in found if e.statement == refused.statement), refused)
 
 
 def covered_forms(start: Start, refused: HwgenError) -> list[Start]:
@@ -119,7 +156,7 @@ def covered_forms(start: Start, refused: HwgenError) -> list[Start]:
     # Where there is none, what the one without repeats is refused for tells more.
     found = found or [first] * (first is not start)
     if not found:
-        raise refused
+        raise nearest_refusal(start, refused)
     return [form for f in found for form in all_forms(f)]
 
 
@@ -134,23 +171,23 @@ def _forms(start: Start) -> Iterator[Start]:
         if form.workload.statements in seen:
             continue
         seen.add(form.workload.statements)
-        lacking = next((c for c in _covers(form, known) if c.selection is None), None)
+        lacking = next((c.refused for c in _covers(form, known) if c.refused is not None), None)
         if lacking is None:
             fewest = len(form.edits) if form is not start else None
             yield form
-        elif lacking.about and form.stages.get(lacking.about):
-            waiting += (made for move in MOVES for made in move(form, lacking.about))
+        elif form.stages.get(lacking.statement):
+            waiting += (made for move in MOVES for made in move(form, lacking.statement))
 
 
 @dataclass(frozen=True, slots=True)
 class _Cover:
     """The calls that compute a phase, and cycles below which none of its kernels gets; None and 0
-    where no calls compute it, and the statement that is refused, if it is one."""
+    where no calls compute it, and why."""
 
     workload: Workload
     selection: Selection | None = None
     least: float = 0.0
-    about: str = ""
+    refused: HwgenError | None = None
 
 
 _Known = dict[tuple[_Statements, Sharing], _Cover]
@@ -179,7 +216,7 @@ def _cover(workload: Workload, hardware: HardwareSpec, sharing: Sharing, known: 
             found = select(scop, hardware, sharing)
             known[key] = _Cover(workload, found[0], least_cycles(scop, hardware, found))
             return known[key]
-        known[key] = _Cover(workload, about=refused.error.statement)
+        known[key] = _Cover(workload, refused=refused.error)
     return known[key]
 
 

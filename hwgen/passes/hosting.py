@@ -17,7 +17,7 @@ from hwgen.autoschedule.search import autoschedule
 from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.account import Account
-from hwgen.passes.covering import REFUSALS
+from hwgen.passes.covering import REFUSALS, started
 from hwgen.passes.kernel import Kernel
 from hwgen.passes.parts import CompileUnits
 from hwgen.passes.phase import least_cycles
@@ -132,7 +132,7 @@ class _Hosting:
             groups = [*before, list(mine[:count]), *rest, *map(list, later)]
             outputs = phase_of(self.workload, groups, len(before)).workload.outputs
             types = {t.name: planes_for(self.hardware, t.dtype) for t in outputs}
-            made_of = self.start.schedule.state.stage
+            made_of = self.start.state.stage
             whole = (t for t in types if written_whole(self.workload, t) and not made_of[t].over)
             parted = {t: types[t] for t in whole if types[t]}
             if not parted or not any(s.accumulates for s in mine[:count]):
@@ -181,7 +181,7 @@ class _Hosting:
             return False
         least = None
         with Tolerating(REFUSALS):
-            scop = build_scop(workload)
+            scop = build_scop(started(Start(workload, self.hardware)).workload)
             least = least_cycles(scop, self.hardware, select(scop, self.hardware))
         return least is not None and self._cycles(workload) < least
 

@@ -45,6 +45,11 @@ class Start:
         return made
 
     @property
+    def state(self) -> LoopTree:
+        """What the edits lead to, as it stands."""
+        return (self.made or self.schedule).state
+
+    @property
     def edits(self) -> Sequence[Edit]:
         """The edits that made it."""
         return self.made.edits() if self.made is not None else ()
@@ -141,22 +146,29 @@ class _Statements:
                 if added.tensor not in self.first.stage:
                     suffix = added.tensor.removeprefix(f"{name}_")
                     own = replace(statement, name=f"{statement.name}_{suffix}")
-                    statements.append(self._statement(own, added))
+                    statements += self._stated(own, added)
                     stages[own.name] = added.tensor
             stages[statement.name] = name
             if name and self.state.stage[name] != self.first.stage[name]:
-                statements.append(self._statement(statement, waiting.pop(0)))
+                statements += self._stated(statement, waiting.pop(0))
             else:
                 statements.append(statement)
         return replace(
             self.given, tensors=self._tensors(statements), statements=tuple(statements)
         ), stages
 
-    def _statement(self, like: Statement, stage: Stage) -> Statement:
+    def _stated(self, like: Statement, stage: Stage) -> Iterator[Statement]:
+        """A stage as a statement, before it one that sets what it starts from."""
         names = self.tensor
         target = Access(names.get(stage.tensor, stage.tensor), stage.target.indices)
         value = rename_tensors(replace_part(stage.value, RUNNING, target), names)
-        return replace(like, loops=stage.iterators, target=target, op=stage.op, value=value)
+        made = replace(like, loops=stage.iterators, target=target, op=stage.op, value=value)
+        if stage.seed is not None and stage.op != "=" and not like.continues:
+            begin = rename_tensors(stage.seed, names)
+            name = f"{like.name}_begin"
+            yield replace(made, name=name, loops=stage.spatial, op="=", value=begin)
+            made = replace(made, continues=True)
+        yield made
 
     def _tensors(self, statements: list[Statement]) -> tuple[Tensor, ...]:
         used = {t for s in statements for t in (s.target.tensor, *s.reads)}

@@ -60,7 +60,8 @@ class View:
 @dataclass(frozen=True, slots=True)
 class ScopStatement:
     """A statement in normal form; `loops` outermost first, unit loops included. `start`: what the
-    elements begin with that `=` makes from their last values, in the loops' order."""
+    elements begin with that `=` makes from their last values, in the loops' order, or an update
+    from another tensor's element."""
 
     name: str
     loops: tuple[tuple[str, int], ...]
@@ -74,7 +75,7 @@ class ScopStatement:
     @property
     def ordered(self) -> bool:
         """Whether the reduction's iterations must run in the loops' order."""
-        return self.start is not None
+        return self.op == "=" and self.start is not None
 
     @property
     def accumulates(self) -> bool:
@@ -145,6 +146,8 @@ class Scop:
         for s in self.statements:
             lines.append(str(s))
             lines.append(f"  domain {{ {s.domain_text} }}")
+            if s.start is not None:
+                lines.append(f"  start  {s.start}")
             lines.extend(f"  read   {{ {s.access_text(r)} }}" for r in s.reads)
             lines.append(f"  write  {{ {s.access_text(s.target)} }}")
         return "\n".join(lines)
@@ -208,10 +211,8 @@ def scop_of_nest(workload: Workload) -> Scop | None:
         view = None if begins else _view(statement, workload, views, dtypes)
         if view is not None:
             views[view.tensor] = view
-        elif statement.continues:
-            return None
-        elif statement.ordered:
-            begun = _in_order(statement, plain[-1:], workload, dtypes)
+        elif statement.continues or statement.ordered:
+            begun = _begun(statement, plain[-1:], workload, dtypes)
             if begun is None:
                 return None
             plain[-1:] = begun
@@ -376,15 +377,15 @@ def _apart(
     return [update, replace(copy, loops=loops)]
 
 
-def _in_order(
+def _begun(
     statement: Statement,
     before: list[ScopStatement],
     workload: Workload,
     dtypes: dict[str, str],
 ) -> list[ScopStatement] | None:
-    """An accumulation in order, with what the statement before it sets the elements to; None where
-    that is none, or no value of its own for each element."""
-    first = _ordered(statement, dtypes)
+    """An accumulation with what the statement before it sets the elements to; None where that is
+    none, or no value of its own for each element."""
+    first = _accumulation(statement, dtypes)
     if not before or not _begins(_number(before[0]), first):
         return None
     begin = _number(before[0])
@@ -397,10 +398,10 @@ def _in_order(
     return [first] if target.role != "output" else _apart(first, statement, target, dtypes)
 
 
-def _ordered(statement: Statement, dtypes: dict[str, str]) -> ScopStatement:
+def _accumulation(statement: Statement, dtypes: dict[str, str]) -> ScopStatement:
     units = {n: 0 for n, extent in statement.loops if extent == 1}
     value = _value(statement, dtypes)
-    return _statement(statement.name, statement, statement.target, "=", value, units)
+    return _statement(statement.name, statement, statement.target, statement.op, value, units)
 
 
 def _number(begin: ScopStatement) -> ScopStatement:
@@ -417,7 +418,7 @@ def begins_elements(begin: Statement, statement: Statement, workload: Workload) 
     tensor's element."""
     dtypes = {t.name: t.dtype for t in workload.tensors}
     (first,) = normal_form(begin, workload, dtypes)[:1]
-    return _begins(_number(first), _ordered(statement, dtypes))
+    return _begins(_number(first), _accumulation(statement, dtypes))
 
 
 def _begins(begin: ScopStatement, statement: ScopStatement) -> bool:
@@ -425,6 +426,9 @@ def _begins(begin: ScopStatement, statement: ScopStatement) -> bool:
     plain = isinstance(begin.value, Const | Access) and begin.op == "="
     if not plain or begin.target.tensor != statement.target.tensor:
         return False
+    moving = [{n for i in s.target.indices for n in i.names} for s in (begin, statement)]
+    if len(moving[0]) != len(moving[1]):
+        return False  # A diagonal of what is set.
     mine, theirs = dict(begin.loops), dict(statement.loops)
     for a, b in zip(begin.target.indices, statement.target.indices, strict=True):
         same = [mine[n] for n in a.names] == [theirs[n] for n in b.names]

@@ -68,12 +68,14 @@ def compile_ranked(
         compilation = compile_kernel(workload, hardware, options=options or SearchOptions())
         check_room(workload, compilation.program)
         return compilation
+    from hwgen.passes.covering import started
+    from hwgen.passes.start import Start
     from hwgen.polyhedral.match.matching import match
     from hwgen.polyhedral.match.select import select
     from hwgen.polyhedral.scop import build_scop
     from hwgen.polyhedral.search.search import search
 
-    scop = build_scop(workload)
+    scop = build_scop(started(Start(workload, hardware)).workload)
     found = search(hardware, match(scop, select(scop, hardware)), keep=rank + 1).candidates
     compilation = compile_kernel(workload, hardware, schedule=found[rank % len(found)])
     check_room(workload, compilation.program)

@@ -12,17 +12,17 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[2] / "hwgen"
 
 BUDGET = {
-    "": 907,
+    "": 920,
     "autoschedule": 2341,
-    "cli": 4475,
+    "cli": 4478,
     "codegen": 19246,
     "model": 10867,
     "network": 5983,
-    "passes": 6010,
-    "polyhedral": 23520,
+    "passes": 6103,
+    "polyhedral": 23318,
     "report": 3503,
     "spec": 11358,
-    "verify": 3641,
+    "verify": 3643,
 }
 """Lines of Python at most, by folder; "": modules of the package itself."""
 

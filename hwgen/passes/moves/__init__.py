@@ -15,12 +15,14 @@ from hwgen.passes.moves.padding_apart import padding_apart
 from hwgen.passes.moves.signed_factors import signed_factors
 from hwgen.passes.moves.split_clips import split_clips
 from hwgen.passes.moves.split_constants import split_constants
+from hwgen.passes.moves.start_from import start_from
 from hwgen.passes.moves.unit_weights import unit_weights
 from hwgen.passes.start import Start
 
 Move = Callable[[Start, str], Iterator[Start]]
 
 MOVES: tuple[Move, ...] = (
+    start_from,
     inline,
     split_constants,
     distribute,
@@ -49,10 +51,15 @@ def all_apart(start: Start) -> Start:
     return start
 
 
-def _everywhere(start: Start, move: Move) -> Start:
+def all_begun(start: Start) -> Start:
+    """The same with all sums starting from what is added to them."""
+    return start if start.does("start_from") else _everywhere(start, start_from, sums=False)
+
+
+def _everywhere(start: Start, move: Move, *, sums: bool = True) -> Start:
     """The same after a move of every statement that has it, by its first form; one that only begins
-    another's elements has none."""
+    another's elements has none. `sums`: of accumulations too."""
     for statement in start.workload.statements:
-        if start.stages.get(statement.name):
+        if start.stages.get(statement.name) and (sums or not statement.accumulates):
             start = next(move(start, statement.name), start)
     return start

@@ -20,7 +20,7 @@ def bind_parts(start: Start, statement: str) -> Iterator[Start]:
     A part is not parted again: that is to bind the smaller one first.
     """
     name = start.stages[statement]
-    stage = start.schedule.state.stage[name]
+    stage = start.state.stage[name]
     bound = (r for e in start.edits if e.primitive == "bind_expr" for r in e.results)
     if stage.reduces or stage.ordered or name in bound:
         return

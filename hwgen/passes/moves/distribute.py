@@ -16,5 +16,5 @@ from hwgen.polyhedral.tree.distributing import shifted
 def distribute(start: Start, statement: str) -> Iterator[Start]:
     """With the sum of a statement in two parts, where it is such a sum."""
     name = start.stages[statement]
-    if shifted(start.schedule.state.stage[name].value) is not None:
+    if shifted(start.state.stage[name].value) is not None:
         yield from start.where_legal(partial(Schedule.distribute, stage=name))

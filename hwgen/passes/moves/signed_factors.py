@@ -21,8 +21,8 @@ def signed_factors(start: Start, statement: str) -> Iterator[Start]:
     """With the factors of a sum signed where the chip has no operand of their type, but of the
     signed one as wide."""
     name = start.stages[statement]
-    stage, missing = start.schedule.state.stage[name], _missing(start.hardware)
-    dtypes = {t.name: t.dtype for t in start.schedule.state.tensors}
+    stage, missing = start.state.stage[name], _missing(start.hardware)
+    dtypes = {t.name: t.dtype for t in start.state.tensors}
     if not stage.reduces or not isinstance(stage.value, Binary) or stage.value.op != "*":
         return
     factors = (stage.value.left, stage.value.right)

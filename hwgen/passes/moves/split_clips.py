@@ -20,7 +20,7 @@ def split_clips(start: Start, statement: str) -> Iterator[Start]:
     """With the clip of a statement's value in two, the first as an intrinsic has it; steps in order
     keep theirs."""
     name = start.stages[statement]
-    stage = start.schedule.state.stage[name]
+    stage = start.state.stage[name]
     value, found = stage.value, clamped(stage.value)
     if found is None or not isinstance(value, Cast) or stage.reduces:
         return

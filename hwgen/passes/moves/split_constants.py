@@ -22,7 +22,7 @@ def split_constants(start: Start, statement: str) -> Iterator[Start]:
     """With the first such number in a statement's value split for the fields that take most of
     it."""
     name = start.stages[statement]
-    for part in parts_to_bind(start.schedule.state.stage[name]):
+    for part in parts_to_bind(start.state.stage[name]):
         match part:
             case Binary("+" | "-" as op, left, Const(int(number))):
                 steps = _steps(number if op == "+" else -number, start.hardware)

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.scop import Reference, Scop, ScopStatement, reference
+from hwgen.polyhedral.scop import Scop, ScopStatement
 from hwgen.polyhedral.semantics import neutral_element, written
 from hwgen.polyhedral.unify import unify
 from hwgen.polyhedral.value_range import value_range
-from hwgen.spec.expression import Access, Binary, Call, Const, Expr, UpdateOp
+from hwgen.spec.expression import Binary, Call, Const, Expr, UpdateOp
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
 from hwgen.spec.intervals import Interval
 
@@ -91,6 +91,7 @@ def no_beginning(
         f"that sets another number, with a second one that turns this number into {neutral}",
         repair=f"add such an intrinsic to {hardware.name}, or one that sets before it adds, with "
         f'semantics: ["dst[...] = {neutral}", "dst[...] {statement.op} ..."]',
+        statement=statement.source.name,
     )
 
 
@@ -102,17 +103,6 @@ def starting_number(scop: Scop, statement: ScopStatement) -> int | float:
             return number
         case _:
             return neutral_element(statement.op, scop.dtype[statement.target.tensor])
-
-
-def first_element(scop: Scop, statement: ScopStatement) -> Reference | None:
-    """The input's element that a `max=` or `min=` may start from: its first term."""
-    if statement.op not in ("max=", "min=") or not isinstance(statement.value, Access):
-        return None
-    declared = scop.workload.tensor.get(statement.value.tensor)
-    if declared is None or declared.role != "input":
-        return None
-    units = {n: 0 for n, extent in statement.loops if extent == 1}
-    return reference(statement.value, units | dict.fromkeys(statement.reduction, 0))
 
 
 def _setters(hardware: HardwareSpec, memory: str) -> Iterator[tuple[Intrinsic, int | float]]:

@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.match.form import alike
 from hwgen.polyhedral.match.matching import Match
 from hwgen.polyhedral.match.nearest import Diagnosis
-from hwgen.polyhedral.match.operations import NOTHING_SHARED, Sharing
-from hwgen.polyhedral.match.plans import Apply, Plan, loads
-from hwgen.polyhedral.match.select import advance, outcome, started
+from hwgen.polyhedral.match.operations import NOTHING_SHARED, Apply, Plan, Sharing
+from hwgen.polyhedral.match.select import advance, outcome
 from hwgen.polyhedral.match.selection import Selector
-from hwgen.polyhedral.match.starting_value import Start, starting_value
 from hwgen.polyhedral.scop import Scop, ScopStatement
 from hwgen.polyhedral.semantics import neutral_element, widens, written
 from hwgen.spec.expression import Access, Const, Expr, walk
@@ -48,11 +45,10 @@ def explain(
     """Every statement against every intrinsic, in the order of the files. `problem`: why there is
     no match, if that is known."""
     bound = _bindings(match)
-    start, failed = _attempt(scop, hardware, match, sharing)
+    failed = "" if match is not None else _failed(scop, hardware, sharing)
     selector = _Supposing(scop, hardware, sharing)
     result: list[Explanation] = []
-    for original in scop.statements:
-        statement = started(original, start)
+    for statement in scop.statements:
         taken = [
             i.name
             for i in hardware.intrinsics
@@ -67,13 +63,12 @@ def explain(
         else:
             instead = f"but {_refusal(problem)}"
         open_to = failed if match is None else None
-        addend = str(start.value) if start and statement.value != original.value else ""
-        table = _Table(selector, statement, instead, open_to, addend, original.value)
+        table = _Table(selector, statement, instead, open_to)
         for intrinsic in hardware.intrinsics:
             binding = bound.get((statement.name, intrinsic.name), "")
             reason, repair = ("", "") if binding else table.why_not(intrinsic)
             result.append(Explanation(statement.name, intrinsic.name, binding, reason, repair))
-        selector.follow(original, start, taken)
+        selector.follow(statement, taken)
     return result
 
 
@@ -117,16 +112,12 @@ def _beyond_matching(intrinsic: Intrinsic) -> tuple[str, str]:
     return "it performs several assignments", "match its assignments one by one"
 
 
-def _attempt(
-    scop: Scop, hardware: HardwareSpec, match: Match | None, sharing: Sharing
-) -> tuple[Start | None, str]:
-    """What the sums start from, and the statement that nothing computes."""
-    if match is not None:
-        return (starting_value(scop) if match.selection.start else None), ""
+def _failed(scop: Scop, hardware: HardwareSpec, sharing: Sharing) -> str:
+    """The statement that nothing computes."""
     found = outcome(scop, hardware, sharing, trial=True)
     if found.error is None or found.error.code != "H301":
-        return found.start, ""
-    return found.start, scop.statements[found.reached].name
+        return ""
+    return scop.statements[found.reached].name
 
 
 class _Supposing(Selector):
@@ -137,16 +128,16 @@ class _Supposing(Selector):
         super().__init__(scop, hardware, sharing)
         self.supposed: set[str] = set()
 
-    def follow(self, statement: ScopStatement, start: Start | None, taken: list[str]) -> None:
+    def follow(self, statement: ScopStatement, taken: list[str]) -> None:
         """Cover a statement, with the intrinsics of the match where they accumulate; its result is
         supposed too where it follows from what is."""
         if any(r.tensor in self.supposed for r in statement.reads):
             self.supposed.add(statement.target.tensor)
             return
         try:
-            plans = list(self.update(started(statement, start)))
+            plans = list(self.update(statement))
             known = (n for n, p in enumerate(plans) if p.intrinsic.name in taken)
-            advance(self, statement, start, next(known, 0), trial=True)
+            advance(self, statement, next(known, 0), trial=True)
         except HwgenError:
             self.supposed.add(statement.target.tensor)
 
@@ -182,17 +173,10 @@ class _Supposing(Selector):
 class _Table:
     """The intrinsics that a kernel does not take for one statement. `instead`: what it does, or
     why there is none; `failed`: the statement that nothing computes ("" where another reason
-    prevents the kernel, None where there is one); `addend`: what the sums start from instead of
-    its being added in `whole`."""
+    prevents the kernel, None where there is one)."""
 
     def __init__(
-        self,
-        selector: Selector,
-        statement: ScopStatement,
-        instead: str,
-        failed: str | None,
-        addend: str,
-        whole: Expr,
+        self, selector: Selector, statement: ScopStatement, instead: str, failed: str | None
     ) -> None:
         self.selector = selector
         self.hardware = selector.hardware
@@ -201,8 +185,6 @@ class _Table:
         self.instead = instead
         self.matched = failed is None
         self.failed = statement.name == failed
-        self.addend = addend
-        self.whole = whole
         self.diagnosis = Diagnosis(selector)
         self.copies = set[str]() if self.matched else self._copies()
 
@@ -228,8 +210,6 @@ class _Table:
             )
         if only[0].op != "=":
             return f"it accumulates with `{only[0].op}`, the statement assigns", ""
-        if self.addend and any(alike(only[0].value, node) for node in walk(self.whole)):
-            return f"the sums start from {self.addend} instead", ""
         return f"no part of the value has the form `{only[0].value}`", ""
 
     def _fits(self, what: str) -> str:
@@ -264,8 +244,6 @@ class _Table:
             for node in walk(statement.value)
             if isinstance(node, Access) and self.selector.is_input(node.tensor)
         )
-        if not inputs and self.addend:
-            return f"the sums start from {self.addend} instead", ""
         if not inputs:
             return "the statement reads no input", ""
         if intrinsic.name in self.copies:
@@ -307,8 +285,8 @@ class _Table:
             if isinstance(plan, Apply):
                 for _, part in plan.operands:
                     collect(part)
-            elif (copy := loads(plan)) is not None:
-                found.add(copy.name)
+            elif plan.copy is not None:
+                found.add(plan.copy.name)
 
         if statement.accumulates:
             for plan in self.selector.update(statement):
@@ -317,6 +295,6 @@ class _Table:
         for memory in self.hardware.memories:
             for value in self.diagnosis.parts(statement):
                 plan = self.selector.cover(value, memory.name, statement)
-                if isinstance(plan, Apply):
+                if isinstance(plan, Apply) and plan.moved is None:
                     collect(plan)
         return found

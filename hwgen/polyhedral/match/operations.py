@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import lcm
 from typing import Literal
 
+from hwgen.polyhedral.scop import Reference
 from hwgen.spec.affine import Affine
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
 
@@ -41,6 +42,38 @@ class Sharing:
 
 
 NOTHING_SHARED = Sharing()
+
+
+@dataclass(frozen=True, slots=True)
+class There:
+    """An element that is in a memory, or that a copy from off-chip memory brings there."""
+
+    ref: Reference
+    memory: str
+    copy: Intrinsic | None = None
+    cost: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """An intrinsic applied to operands that are had in some way; `moved`: the element that it
+    only moves from one memory on the chip to another."""
+
+    intrinsic: Intrinsic
+    operands: tuple[tuple[str, Plan], ...]
+    immediates: tuple[tuple[str, int | float], ...]
+    cost: float
+    moved: Reference | None = None
+
+
+Plan = There | Apply
+"""A way to have a value in a memory: what instruction selection chooses among."""
+
+
+def rank(plan: Plan) -> float:
+    """What makes one plan better than another. Of equals the first is taken, in an order that the
+    chip's file does not decide."""
+    return round(plan.cost, 9)
 
 
 @dataclass(frozen=True, slots=True)

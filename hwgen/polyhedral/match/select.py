@@ -7,12 +7,17 @@ from dataclasses import dataclass
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
-from hwgen.polyhedral.match.beginnings import first_element
 from hwgen.polyhedral.match.matching import Match, ranked_matches
-from hwgen.polyhedral.match.operations import NOTHING_SHARED, Operation, Selection, Sharing
-from hwgen.polyhedral.match.plans import Apply, Plan, rank
+from hwgen.polyhedral.match.operations import (
+    NOTHING_SHARED,
+    Apply,
+    Operation,
+    Plan,
+    Selection,
+    Sharing,
+    rank,
+)
 from hwgen.polyhedral.match.selection import Selector
-from hwgen.polyhedral.match.starting_value import Start, starting_value
 from hwgen.polyhedral.scop import Reference, Scop, ScopStatement, reference
 from hwgen.spec.expression import Access, Expr
 from hwgen.spec.hardware import HardwareSpec
@@ -20,13 +25,11 @@ from hwgen.spec.hardware import HardwareSpec
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What selection came to. `ways`: how many ways there are to accumulate. `start`: what the
-    sums start from in the attempt that counts; `reached`: statements that it covered, and `error`:
-    why no more."""
+    """What selection came to. `ways`: how many ways there are to accumulate; `reached`: statements
+    that it covered, and `error`: why no more."""
 
     selection: Selection | None
     ways: int
-    start: Start | None
     reached: int = 0
     error: HwgenError | None = None
 
@@ -43,7 +46,7 @@ def select(
     found = outcome(scop, hardware, sharing)
     ways = [found]
     for choice in range(1, found.ways):
-        ways.append(_select_with(scop, hardware, sharing, choice, found.start, trial=True))
+        ways.append(outcome(scop, hardware, sharing, choice, trial=True))
     selections = [way.selection for way in ways if way.selection is not None]
     if not selections:
         assert found.error is not None
@@ -62,49 +65,23 @@ def every_match(scop: Scop, hardware: HardwareSpec) -> Iterator[Match]:
 
 
 def outcome(
-    scop: Scop, hardware: HardwareSpec, sharing: Sharing = NOTHING_SHARED, *, trial: bool = False
+    scop: Scop,
+    hardware: HardwareSpec,
+    sharing: Sharing = NOTHING_SHARED,
+    choice: int = 0,
+    *,
+    trial: bool = False,
 ) -> Outcome:
-    """The first selection, or the error of the attempt that tells most.
+    """The selection that takes one of the ways to accumulate, and how many ways there are.
 
     `trial`: of a repaired workload, in which no repairs that change types are looked for.
     """
     assert sum(s.accumulates for s in scop.statements) < 2, "a phase has one accumulation"
-    first = _select_with(scop, hardware, sharing, 0, None, trial=trial)
-    element = first_element(scop, scop.anchor)
-    if first.error is not None and first.error.code == "H305" and element is not None:
-        begun = Start(scop.statements, element)
-        found = _select_with(scop, hardware, sharing, 0, begun, trial=trial)
-        return first if found.selection is None else found
-    # What is added to a sum afterwards may be what it starts from.
-    taken = tuple(n for n, _ in sharing.takes)
-    start = starting_value(scop, taken) if first.error is not None else None
-    if first.error is None or first.error.code != "H301" or start is None:
-        return first
-    second = _select_with(scop, hardware, sharing, 0, start, trial=trial)
-    if second.error is None or second.error.code != "H301":
-        return second
-    # Of two reasons, that of the statement which the first attempt failed at, and of that
-    # without the addend only where it makes a difference.
-    failed = scop.statements[first.reached]
-    nearer = second.reached == first.reached and started(failed, start) != failed
-    return second if nearer else first
-
-
-def _select_with(
-    scop: Scop,
-    hardware: HardwareSpec,
-    sharing: Sharing,
-    choice: int,
-    start: Start | None,
-    *,
-    trial: bool = False,
-) -> Outcome:
-    """The selection that takes one of the ways to accumulate, and how many ways there are."""
     selector = Selector(scop, hardware, sharing)
     ways, reached = 1, 0
     try:
-        for original in scop.statements:
-            ways = max(ways, advance(selector, original, start, choice, trial=trial))
+        for statement in scop.statements:
+            ways = max(ways, advance(selector, statement, choice, trial=trial))
             reached += 1
         anchor = scop.anchor
         reduction = anchor.reduction if anchor.accumulates else ()
@@ -114,23 +91,18 @@ def _select_with(
             tuple(selector.operations),
             tuple(dict.fromkeys([*anchor.spatial, *others])),
             reduction,
-            start=begin.indices if (begin := started_from(scop, anchor, start)) else (),
+            start=begin.indices if (begin := started_from(scop, anchor)) else (),
             fetches=sharing.fetches,
             ordered=anchor.ordered,
         )
         assert not _after(selection), "what follows a sum runs over the loops that it leaves"
     except HwgenError as error:
-        return Outcome(None, ways, start, reached, error)
-    return Outcome(selection, ways, start, reached)
+        return Outcome(None, ways, reached, error)
+    return Outcome(selection, ways, reached)
 
 
 def advance(
-    selector: Selector,
-    original: ScopStatement,
-    start: Start | None,
-    choice: int = 0,
-    *,
-    trial: bool = False,
+    selector: Selector, statement: ScopStatement, choice: int = 0, *, trial: bool = False
 ) -> int:
     """Cover one more statement; how many ways there are to accumulate in it.
 
@@ -138,16 +110,15 @@ def advance(
         HwgenError: H301, H305.
     """
     sharing = selector.sharing
-    statement = started(original, start)
 
     def refused() -> HwgenError:
-        return uncovered(selector, statement, original, start, trial=trial)
+        return uncovered(selector, statement, trial=trial)
 
     if statement.accumulates:
-        begin = started_from(selector.scop, statement, start)
+        begin = started_from(selector.scop, statement)
         ways = list(selector.update(statement))
         plans = [p for p in ways if _starts(selector, p, begin)]
-        if ways and not plans and statement.ordered and begin is not None:
+        if ways and not plans and begin is not None:
             raise _no_beginning(selector, ways[0], begin, statement)
         if not plans:
             raise refused()
@@ -174,7 +145,7 @@ def advance(
         raise refused()
     best = min(covers, key=rank)
     selector.settle(statement, selector.build(best, statement))
-    if leaves and not _is_rewritten(selector.scop, original):
+    if leaves and not _is_rewritten(selector.scop, statement):
         selector.leave(statement)
     if both and not _store(selector, statement):
         raise refused()
@@ -209,13 +180,6 @@ def _is_rewritten(scop: Scop, statement: ScopStatement) -> bool:
     )
 
 
-def started(statement: ScopStatement, start: Start | None) -> ScopStatement:
-    """A statement without the addend that the sums start from."""
-    if start is None:
-        return statement
-    return next(s for s in start.statements if s.name == statement.name)
-
-
 def _is_read_again(scop: Scop, statement: ScopStatement) -> bool:
     """Whether a tensor that goes to off-chip memory is read in its phase too, outside the sums."""
     if {n for n, _ in statement.loops} & {n for s in scop.statements for n in s.reduction}:
@@ -224,13 +188,13 @@ def _is_read_again(scop: Scop, statement: ScopStatement) -> bool:
     return any(r.tensor == tensor for s in scop.statements for r in s.reads)
 
 
-def started_from(scop: Scop, statement: ScopStatement, start: Start | None) -> Reference | None:
+def started_from(scop: Scop, statement: ScopStatement) -> Reference | None:
     """The elements that an accumulation starts from, where that is no number."""
     match statement.start:
         case Access() as access:
             return reference(access, {n: 0 for n, e in scop.extents.items() if e == 1})
         case _:
-            return start.value if start and statement.accumulates else None
+            return None
 
 
 def _starts(selector: Selector, plan: Apply, begin: Reference | None) -> bool:
@@ -268,25 +232,20 @@ def _after(selection: Selection) -> list[Operation]:
     ]
 
 
-def uncovered(
-    selector: Selector,
-    statement: ScopStatement,
-    original: ScopStatement,
-    start: Start | None,
-    *,
-    trial: bool,
-) -> HwgenError:
+def uncovered(selector: Selector, statement: ScopStatement, *, trial: bool) -> HwgenError:
     """The error that names what comes nearest to a statement, and what it differs in. Whoever reads
     that finds it at this point of the selection: it ends here."""
-    begins = start is not None and statement.value != original.value
-    beginning = f" (the sums starting from {start.value})" if begins and start else ""
+    scop = selector.scop
+    begin = started_from(scop, scop.anchor)
+    begun = begin is not None and scop.anchor.target.tensor in {r.tensor for r in statement.reads}
+    beginning = f" (the sums starting from {begin})" if begun else ""
 
     def told() -> tuple[str, str]:
         from hwgen.polyhedral.match.nearest import Diagnosis
 
         with isl.bounded():
             reason, repair = Diagnosis(selector, trial=trial).nearest_miss(statement)
-        return f"{original}: {reason}{beginning}", repair
+        return f"{statement}: {reason}{beginning}", repair
 
     return HwgenError(
         "H301",

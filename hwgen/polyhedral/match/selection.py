@@ -14,8 +14,17 @@ from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.match.beginnings import beginning, no_beginning, starting_number
 from hwgen.polyhedral.match.loads import loaders
-from hwgen.polyhedral.match.operations import NOTHING_SHARED, Kind, Operation, Sharing, Storage
-from hwgen.polyhedral.match.plans import Apply, Held, Input, Moved, Plan, rank
+from hwgen.polyhedral.match.operations import (
+    NOTHING_SHARED,
+    Apply,
+    Kind,
+    Operation,
+    Plan,
+    Sharing,
+    Storage,
+    There,
+    rank,
+)
 from hwgen.polyhedral.scop import Reference, Scop, ScopStatement, reference
 from hwgen.polyhedral.semantics import (
     adding,
@@ -98,23 +107,20 @@ class Selector:
             if there is None:
                 continue
             cost = marginal_cycles(copy) + there.cost
-            if isinstance(value, Access):
-                ref = reference(value, self.units)
-                plans.append(Moved(ref, memory, copy, there, cost))
-            else:
-                plans.append(Apply(copy, ((source.name, there),), (), cost))
+            moved = reference(value, self.units) if isinstance(value, Access) else None
+            plans.append(Apply(copy, ((source.name, there),), (), cost, moved))
         if isinstance(value, Access):
             ref = reference(value, self.units)
             if value.tensor in self.held:
                 if self.storages[self.held[value.tensor]].memory == memory:
-                    plans.append(Held(ref))
+                    plans.append(There(ref, memory))
             elif value.tensor in self.taken:
                 if self.taken[value.tensor] == memory:
-                    plans.append(Input(ref, memory, None, 0.0))
+                    plans.append(There(ref, memory))
             elif self.is_input(value.tensor):
                 copy = self.loader(memory, self.scop.dtype[value.tensor], value.tensor)
                 if copy is not None:
-                    plans.append(Input(ref, memory, copy, 4.0))
+                    plans.append(There(ref, memory, copy, 4.0))
         return min(plans, key=rank, default=None)
 
     def is_input(self, tensor: str) -> bool:
@@ -243,7 +249,7 @@ class Selector:
     def _repeats(operand: Operand, plan: Plan) -> float:
         """What it costs besides that a loaded value must be repeated along lanes that it does not
         move with: between intrinsics that are equally cheap, this decides."""
-        if not isinstance(plan, Input) or plan.copy is None:
+        if not isinstance(plan, There) or plan.copy is None:
             return 0.0
         lanes = sum(extent > 1 for extent in operand.shape)
         return 0.5 * max(0, lanes - sum(bool(i.names) for i in plan.ref.indices))
@@ -284,30 +290,22 @@ class Selector:
 
     def _writer(self, plan: Plan) -> str:
         """The intrinsic that writes a plan's value last."""
-        match plan:
-            case Input():
-                return plan.copy.name if plan.copy is not None else ""
-            case Moved():
-                return plan.copy.name
-            case Apply():
-                return plan.intrinsic.name
-            case Held():
-                storage = self.held[plan.ref.tensor]
-                return next(
-                    o.intrinsic.name for o in reversed(self.operations) if o.written == storage
-                )
+        if isinstance(plan, Apply):
+            return plan.intrinsic.name
+        if plan.ref.tensor not in self.held:
+            return plan.copy.name if plan.copy is not None else ""
+        storage = self.held[plan.ref.tensor]
+        return next(o.intrinsic.name for o in reversed(self.operations) if o.written == storage)
 
     def expendable(self, plan: Plan, statement: ScopStatement) -> bool:
         """Whether an in-place operation may overwrite the value: an entry per iteration, read
         once, where the result has its element."""
         if isinstance(plan, Apply):
-            return True
-        if isinstance(plan, Moved):
-            return self._injective(plan.ref.indices, statement)
-        if isinstance(plan, Input):
-            shared = plan.copy is None or plan.ref.tensor in self.sharing.keeps
-            return not shared and self._injective(plan.ref.indices, statement)
+            return plan.moved is None or self._injective(plan.moved.indices, statement)
         tensor = plan.ref.tensor
+        if tensor not in self.held:
+            shared = plan.copy is None or tensor in self.sharing.keeps
+            return not shared and self._injective(plan.ref.indices, statement)
         if tensor in self.sharing.leaves:
             return False
         storage = self.held[tensor]
@@ -348,14 +346,14 @@ class Selector:
     def build(self, plan: Plan, statement: ScopStatement, private: bool = False) -> str:
         """Append a plan's operations; the storage that then holds the value."""
         match plan:
-            case Held(ref):
+            case There(ref) if ref.tensor in self.held:
                 return self.held[ref.tensor]
-            case Input(ref, memory, copy, _):
+            case There(ref, memory, copy):
                 return self._load(ref, memory, copy, statement, private)
-            case Moved():
-                return self._move(plan, statement, private)
-            case Apply(intrinsic, operands, immediates, _):
-                return self._apply(intrinsic, operands, immediates, statement)
+            case Apply(moved=Reference() as ref):
+                return self._move(plan, ref, statement, private)
+            case Apply():
+                return self._apply(plan, statement)
 
     def _load(
         self,
@@ -402,23 +400,21 @@ class Selector:
         self.operations[-1] = replace(load, wider=tuple(found))
         return name
 
-    def _move(self, plan: Moved, statement: ScopStatement, private: bool) -> str:
+    def _move(self, plan: Apply, ref: Reference, statement: ScopStatement, private: bool) -> str:
         """Append what brings a value to its first memory, and the copy from there."""
-        source = self.build(plan.source, statement)
-        tensor, indices = plan.ref.tensor, plan.ref.indices
-        key = (source, plan.memory, indices)
+        ((read, there),) = plan.operands
+        source, memory = self.build(there, statement), plan.intrinsic.written.memory
+        tensor, indices = ref.tensor, ref.indices
+        key = (source, memory, indices)
         if not private and key in self.moved:
             known, written_then = self.moved[key]
             if (self._writes(source), self._writes(known)) == written_then:
                 return known
-        name = self._fresh(f"{tensor}_{plan.memory}")
-        self._hold(Storage(name, plan.memory, tensor, indices))
+        name = self._fresh(f"{tensor}_{memory}")
+        self._hold(Storage(name, memory, tensor, indices))
         loops = tuple(n for n, _ in statement.loops if any(n in i.names for i in indices))
-        only = written(plan.copy)
-        assert only is not None
-        assert isinstance(only[0].value, Access)
-        order = {only[1]: name, only[0].value.tensor: source}
-        self._append(statement, "map", plan.copy, order, (), loops)
+        order = {plan.intrinsic.written.name: name, read: source}
+        self._append(statement, "map", plan.intrinsic, order, (), loops)
         if not private:
             self.moved[key] = (name, (self._writes(source), self._writes(name)))
         return name
@@ -427,17 +423,13 @@ class Selector:
         """How many operations write a storage so far."""
         return sum(o.written == storage for o in self.operations)
 
-    def _apply(
-        self,
-        intrinsic: Intrinsic,
-        operands: tuple[tuple[str, Plan], ...],
-        immediates: tuple[tuple[str, int | float], ...],
-        statement: ScopStatement,
-    ) -> str:
+    def _apply(self, plan: Apply, statement: ScopStatement) -> str:
+        intrinsic = plan.intrinsic
         only = written(intrinsic)
         assert only is not None
         order = {
-            name: self.build(plan, statement, private=name == only[1]) for name, plan in operands
+            name: self.build(part, statement, private=name == only[1])
+            for name, part in plan.operands
         }
         kind: Kind = "map"
         if self.hardware.is_offchip(intrinsic.operand(only[1]).memory):
@@ -451,7 +443,7 @@ class Selector:
                 indices = tuple(Affine(((n, 1),)) for n in self._active(statement))
             self._hold(Storage(name, memory, statement.target.tensor, indices))
             order[only[1]] = name
-        self._append(statement, kind, intrinsic, order, immediates, self._active(statement))
+        self._append(statement, kind, intrinsic, order, plan.immediates, self._active(statement))
         return order[only[1]]
 
     def settle(self, statement: ScopStatement, storage: str) -> None:

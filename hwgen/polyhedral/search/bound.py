@@ -33,10 +33,10 @@ def work_bound(hardware: HardwareSpec, match: Match, grid: Grid) -> NDArray[np.f
 
     for o in match.selection.operations:
         rates = Rates.of(o.intrinsic)
-        if o.kind in ("load", "store"):
+        if hardware.offchip_operand(o.intrinsic) is not None:
             work = transfer_work(hardware, match, o)
             add(f"unit {o.intrinsic.unit}", max(0.0, rates.per_transfer) * work.unit)
-            if o.kind == "load":
+            if o.kind != "store":
                 add(f"bus {work.bus}", work.beats)
             else:
                 add(f"bus {work.bus} write of {o.intrinsic.unit}", work.posted)

@@ -193,12 +193,13 @@ class _Levels:
         work = shape.cache.once(("work", o.name), lambda: self._work(o, depth))
         each = work.cycles
         self.hosting[depth] = self.hosting[depth] + work.issuing
-        if o.kind == "init" and o.intrinsic.unit != self.anchor:
-            # It fills the next tile's sums beside this one's, where there is a slot for them.
+        if o.kind == "init":
             iterations = float(prod(match.count[n] for n in o.loops))
             beats = start_beats(shape.hardware, o) * iterations
             each = np.maximum(each, beats / work.tiles)
             self.bus = self.bus + beats * shape.counts(depth) / work.tiles
+        if o.kind == "init" and o.intrinsic.unit != self.anchor:
+            # It fills the next tile's sums beside this one's, where there is a slot for them.
             single = (slots[o.written] == 1) & self.waits
             self.serial[depth] = self.serial[depth] + np.where(single, each, 0)
             self.overlapped[depth] = self.overlapped[depth] + np.where(single, 0, each)

@@ -14,7 +14,7 @@ from hwgen.polyhedral.schedule.script import Edit
 from hwgen.polyhedral.scop import Scop
 from hwgen.polyhedral.search.space import Placed
 from hwgen.polyhedral.search.tiling import Tiling, inner_name
-from hwgen.polyhedral.tree.build import stage_of
+from hwgen.polyhedral.tree.build import build_state, stage_of
 from hwgen.polyhedral.tree.edit import main_site
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Site
 from hwgen.polyhedral.tree.terms import addends, interval
@@ -42,7 +42,7 @@ def known_tiles(schedule: Schedule, scop: Scop, match: Match) -> dict[str, int]:
 def _walked(schedule: Schedule, scop: Scop, match: Match) -> Iterator[tuple[str, Site, Expr]]:
     """Every loop of the match with the site that gets its tile loop, and its binding there: the
     spatial ones around the stage that stores, the reduction's around the sum."""
-    state, first = schedule.state, _first(schedule)
+    state, first = schedule.state, _first(scop)
     statements = scop.workload.statements
     last, anchor = scop.statements[-1], scop.anchor
     root = state.site[first[statements.index(last.source)]]
@@ -232,7 +232,7 @@ class _Nest:
 def _computed(schedule: Schedule, scop: Scop) -> Iterator[tuple[Site, Sequence[tuple[str, Expr]]]]:
     """The blocks that compute each statement, and copies of what they compute, with the statement's
     loops and how they are bound."""
-    state, first = schedule.state, _first(schedule)
+    state, first = schedule.state, _first(scop)
     for statement in scop.statements:
         tensor = first[scop.workload.statements.index(statement.source)]
         while tensor:
@@ -280,9 +280,9 @@ def _call(site: Site) -> tuple[str, Lanes | None]:
     return call.intrinsic, several if call.loop or call.single else None
 
 
-def _first(schedule: Schedule) -> tuple[str, ...]:
+def _first(scop: Scop) -> tuple[str, ...]:
     """The stage, before any edit, of each statement."""
-    return stage_of(schedule.workload, Schedule(schedule.workload, schedule.hardware).state)
+    return stage_of(scop.workload, build_state(scop.workload))
 
 
 def _steps(site: Site, binding: Expr) -> list[tuple[int, str]]:

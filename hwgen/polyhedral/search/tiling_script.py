@@ -47,12 +47,12 @@ class PhasePlan:
 def apply_tiling(
     schedule: Schedule, scop: Scop, tiling: Tiling, leaves: tuple[str, ...] = ()
 ) -> None:
-    """Edit a fresh schedule of the scop's workload into the tiling; `leaves`: see `PhasePlan`.
+    """Edit a schedule that computes the scop's workload into the tiling; `leaves`: see `PhasePlan`.
 
     Raises:
         HwgenError: H411, H413, as the primitives.
     """
-    first = stage_of(schedule.workload, schedule.state)
+    first = stage_of(scop.workload, schedule.state)
     apply_tilings(schedule, [PhasePlan(scop, tiling, first, leaves)])
 
 
@@ -93,11 +93,11 @@ class TilingWriter(LoadWriter):
         self.tensorize(results)
 
     def begin(self) -> None:
-        """What sums start from that is added to them afterwards."""
+        """What elements in order start from that their first iteration reads."""
         selection = self.tiling.match.selection
         for operation in self.plan.operations if selection.start else ():
             statement = next(x for x in self.plan.statements if x.name == operation.statement)
-            if operation.kind == "init":
+            if operation.kind == "init" and statement.ordered:
                 held = {x.name for x in selection.storages}
                 addend = next(s for s in operation.storages if s not in held)
                 tensor = self.stage(statement)

@@ -63,7 +63,7 @@ def build_state(workload: Workload, resident: Mapping[str, str] | None = None) -
         if statement.ordered:
             start, value = _started(statement, value, current[written], stages, tensors)
         if statement.continues:
-            seed = Access(current[written], indices)
+            seed = _seed(statement, current[written], stages, tensors)
         read |= tensors_of(value)
         if written in current and current[written] in tensors:
             # What nothing has read is in the same place too: it is an array of nobody.
@@ -137,6 +137,19 @@ def _started(
     chosen = begin if earliest is None else Call("select", (earliest, begin, RUNNING))
     zero = Const(0.0 if is_float(tensors[before].dtype) else 0)
     return zero, replace_part(value, RUNNING, chosen)
+
+
+def _seed(
+    statement: Statement, before: str, stages: list[Stage], tensors: dict[str, Tensor]
+) -> Access:
+    """What an update goes on from: what the statement before set, or another tensor's element that
+    it copied for this one, which then is no stage."""
+    first = next(s for s in stages if s.tensor == before)
+    if not isinstance(first.value, Access) or first.target.indices != statement.target.indices:
+        return Access(before, statement.target.indices)
+    stages.remove(first)
+    del tensors[before]
+    return first.value
 
 
 def unique(name: str, taken: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""What a sum may start from: only where the sum's value is the same."""
+"""The move `start_from`: sums start from an addend only where their value is the same."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ import pytest
 
 import hwgen
 from hwgen.model.reference import random_inputs, run_reference
-from hwgen.polyhedral.match.select import select
-from hwgen.polyhedral.match.starting_value import starting_value
-from hwgen.polyhedral.scop import build_scop
+from hwgen.passes.covering import all_forms
+from hwgen.passes.moves.start_from import start_from
+from hwgen.passes.phase import compile_phase
+from hwgen.passes.start import Start
 from hwgen.spec.load import load_hardware
 from hwgen.spec.workload import Workload
 from hwgen.verify.examine import examine
 from tests.sampling import QUICK
 
-SPEC = Path(__file__).parents[2] / "specs" / "row_array.yaml"
+CHIPS = Path(__file__).parents[3] / "hw_specs"
+HARDWARE = load_hardware(Path(__file__).parents[2] / "specs" / "row_array.yaml")
 TENSORS = {
     "x": "int8[6, 9]",
     "w": "int8[9, 5]",
@@ -41,11 +43,14 @@ def workload(*epilogue: str, **changed: str) -> Workload:
 
 def started(*epilogue: str, **changed: str) -> tuple[str, str] | None:
     """What the sums start from, and the last statement without it."""
-    found = starting_value(build_scop(workload(*epilogue, **changed)))
-    if found is None:
+    start = Start(workload(*epilogue, **changed), HARDWARE)
+    form = next(start_from(start, start.given.statements[-1].name), None)
+    if form is None:
         return None
-    index = ", ".join(str(i) for i in found.value.indices)
-    return f"{found.value.tensor}[{index}]", str(found.statements[-1].value)
+    begin, sums, *_, last = form.workload.statements
+    assert sums.begins(begin)
+    assert begin.target == sums.target
+    return str(begin.value), str(last.value)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +63,7 @@ def started(*epilogue: str, **changed: str) -> tuple[str, str] | None:
         (
             "y[m, n] = int8(clip((acc[m, n] + 16 + b[n]) >> 5, -128, 127))",
             "b[n]",
-            "int8(min(max(acc[m, n] + 16 >> 5, -128), 127))",
+            "int8(clip(acc[m, n] + 16 >> 5, -128, 127))",
         ),
         # The first addend only; the other one stays.
         ("y[m, n] = int8(acc[m, n] + b[n] + r[m])", "b[n]", "int8(acc[m, n] + r[m])"),
@@ -93,16 +98,12 @@ def test_a_second_reader_of_the_sums_would_see_the_addend() -> None:
     assert started(*both, z="int8[6, 5]") is None
 
 
-def test_sums_that_are_an_output_are_what_they_are() -> None:
-    made = hwgen.workload(
-        "sums",
-        tensors={**{n: TENSORS[n] for n in "xwb"}, "acc": "int32[6, 5]", "y": "int32[6, 5]"},
-        compute=["acc[m, n] += x[m, k] * w[k, n]", "y[m, n] = acc[m, n] + b[n]"],
-    )
-    scop = build_scop(made)
-    found = starting_value(scop)
-    is_output = made.tensor["acc"].role == "output"
-    assert (found is None) == is_output
+def test_a_maximum_starts_from_its_first_term() -> None:
+    tensors = {"x": "int32[6, 9]", "y": "int32[6]"}
+    made = hwgen.workload("peak", tensors=tensors, compute=["y[m] max= x[m, k]"])
+    (form,) = start_from(Start(made, HARDWARE), "S0")
+    assert [str(s) for s in form.workload.statements] == ["y[m] = x[m, 0]", "y[m] max= x[m, k]"]
+    assert form.trace.strip() == "s.start_from('y', 'x')"
 
 
 def test_floats_are_not_added_in_another_order() -> None:
@@ -121,7 +122,7 @@ def test_sums_that_are_read_across_start_from_the_same_element() -> None:
     square["y"] = "int8[6, 6]"
     # y[n, m] = acc[m, n] + b[m], in the names of the sums' loops.
     found = started("y[m, n] = int8(acc[n, m] + b[n])", **square)
-    assert found == ("b[m]", "int8(acc[m, n])")
+    assert found == ("b[m]", "int8(acc[n, m])")
 
 
 @pytest.mark.parametrize(
@@ -134,11 +135,26 @@ def test_sums_that_are_read_across_start_from_the_same_element() -> None:
 )
 def test_sums_that_start_from_an_input_wrap_around_as_they_must(epilogue: str) -> None:
     made = workload(epilogue)
-    hardware = load_hardware(SPEC)
-    (selection, *_) = select(build_scop(made), hardware)
-    assert selection.start
-    compiled = hwgen.compile_kernel(made, hardware, options=QUICK)
+    compiled = hwgen.compile_kernel(made, HARDWARE, options=QUICK)
+    assert compiled.match.selection.start
+    assert compiled.script.startswith("s.start_from('acc', ")
     # Over the whole range of int32, so that some sums wrap.
     inputs = random_inputs(made, 3)
     examined = examine(compiled, inputs)
     assert (examined.outputs["y"] == run_reference(made, inputs)["y"]).all()
+
+
+def test_a_residual_is_loaded_into_the_sums_though_a_call_could_add_it() -> None:
+    tensors = dict.fromkeys(("x", "y"), "int8[16, 64]") | {"w": "int8[64, 64]"}
+    tensors |= dict.fromkeys(("r", "acc"), "int32[16, 64]")
+    compute = [
+        "acc[m, n] += x[m, k] * w[n, k]",
+        "y[m, n] = int8(clip(acc[m, n] + r[m, n], -128, 127))",
+    ]
+    made = hwgen.workload("residual", tensors=tensors, compute=compute)
+    start = Start(made, load_hardware(CHIPS / "vta.yaml"))
+    plain, begun = all_forms(start)
+    assert begun.does("start_from")
+    kernels = [compile_phase(form, QUICK) for form in (plain, begun)]
+    assert kernels[1].cycles < kernels[0].cycles
+    assert hwgen.compile_kernel(made, start.hardware, options=QUICK).script == kernels[1].script
