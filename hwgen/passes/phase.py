@@ -93,8 +93,9 @@ def compile_phase(
     """
     workload, hardware, scop = start.workload, start.hardware, build_scop(start.workload)
     selections = [replace(s, beside=tuple(reserved)) for s in select(scop, hardware, sharing)]
-    ranked = kept_matches(scop, hardware, selections)
-    groups = islice(_accepted(ranked, scop, refused) if refused else ranked, MATCHES)
+    ranked = ranked_matches(scop, selections, partial(packed_bytes, scop, hardware))
+    first = islice(_accepted(ranked, scop, refused) if refused else ranked, MATCHES)
+    groups = by_packing(first, scop, hardware)
     usual = options.slots == SLOTS and options.work == WORK
     if options.cache is None or sharing != NOTHING_SHARED or not usual:
         return _search(start, scop, groups, options, sharing)[0]
@@ -119,22 +120,19 @@ def compile_phase(
     return result
 
 
-def kept_matches(
-    scop: Scop, hardware: HardwareSpec, selections: list[Selection]
+def by_packing(
+    groups: Iterable[list[Match]], scop: Scop, hardware: HardwareSpec
 ) -> Iterator[list[Match]]:
-    """Groups of matches, the best first; of a group apart those for which the host packs more,
-    where it shares the chip's memory or packs nothing for others.
-
-    Raises:
-        HwgenError: as `ranked_matches`.
-    """
+    """Groups of matches, of each apart those for which the host packs more, where it shares the
+    chip's memory or packs nothing for others."""
     cost = cache(partial(packed_bytes, scop, hardware))
-    for group in ranked_matches(scop, selections, cost):
+    for group in groups:
+        ordered = sorted(group, key=cost)
         # A host that shares the memory takes the chip's bus, or is the units' own core.
-        if not hardware.offchip.shared and cost(group[0]):
+        if not hardware.offchip.shared and cost(ordered[0]):
             yield group
             continue
-        for _, alike in groupby(sorted(group, key=cost), key=cost):
+        for _, alike in groupby(ordered, key=cost):
             yield [*alike]
 
 

@@ -2,8 +2,8 @@
 
 Modulo commutativity of `+ * min max`, and associativity of min, max and the others of integers:
 sums and products of floats round otherwise in another order.
-What changes nothing may be supplied: a shift by 0, a bound that the value meets anyway, a cast to a
-type that holds it.
+What changes nothing may be supplied: a shift by 0, a product with 1, a bound that the value meets
+anyway, a cast to a type that holds it.
 """
 
 from __future__ import annotations
@@ -148,6 +148,9 @@ def _supplied(
         case Call("min" | "max" as function, (inner, Name() as field)) if held is not None:
             bound = held[0] if function == "max" else held[1]
             for first in _unify(field, Const(bound), known, facts):
+                yield from _part(inner, value, first, facts)
+        case Binary("*", inner, Name() as field):
+            for first in _unify(field, Const(1), known, facts):
                 yield from _part(inner, value, first, facts)
         case Binary(">>" | "<<" | "+", inner, Name() as field) if held is not None:
             for first in _unify(field, Const(0), known, facts):

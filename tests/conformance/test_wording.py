@@ -66,6 +66,13 @@ PAIRS = {
         ),
         {"s": "int32[37, 53]"},
     ),
+    "scaled by one": Pair(
+        "gemmini",
+        {"a": "int8[32, 64]", "b": "int8[32, 64]", "c": "int8[32, 64]"},
+        ("c[m, n] = int8(clip(int32(a[m, n]) + int32(b[m, n]), -128, 127))",),
+        ("c[m, n] = int8(clip(round(float32(int32(a[m, n]) + int32(b[m, n])) * 1.0), -128, 127))",),
+        {},
+    ),
     "constant split": Pair(
         "vta",
         _GEMM,

@@ -16,6 +16,7 @@ from hwgen.passes.moves.signed_factors import signed_factors
 from hwgen.passes.moves.split_clips import split_clips
 from hwgen.passes.moves.split_constants import split_constants
 from hwgen.passes.moves.start_from import start_from
+from hwgen.passes.moves.unit_scales import unit_scales
 from hwgen.passes.moves.unit_weights import unit_weights
 from hwgen.passes.start import Start
 
@@ -28,6 +29,7 @@ MOVES: tuple[Move, ...] = (
     distribute,
     signed_factors,
     split_clips,
+    unit_scales,
     bind_parts,
     unit_weights,
 )

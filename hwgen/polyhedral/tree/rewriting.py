@@ -4,7 +4,8 @@ What is proved: both are the same polynomial over the same parts, modulo the wid
 sums and products of integers wrap around. So `x + 40000` is `x + 20000 + 20000`, `x << 2` is
 `x * 4`, and `(x - 3) * 5` is `x * 5 - 15`. A cast to a type that holds every value changes none:
 `u` of uint8 is `int8(u - 128) + 128`. A clip changes nothing in front of a narrower one:
-`int8(clip(v, 0, 96))` is `int8(min(int8(clip(v, 0, 127)), 96))`.
+`int8(clip(v, 0, 96))` is `int8(min(int8(clip(v, 0, 127)), 96))`, and an integer that a float holds
+may be scaled by one there.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ from hwgen.spec.typecheck import ExpressionTypeError, integer_range, is_float
 
 MOST_TERMS = 64
 """Terms of a polynomial; of one with more nothing is proved."""
+
+_EXACT = {"float32": 1 << 24, "float64": 1 << 53}
+"""Integers up to which a float holds all, either way."""
 
 _Terms = Counter[tuple[str, ...]]
 """By the parts that are multiplied, as sorted text, how often a product is added."""
@@ -109,6 +113,16 @@ def clamped(value: Expr) -> Clamped | None:
     return Clamped(inner, low, high)
 
 
+def unscaled(value: Expr) -> Expr:
+    """What a float is that an integer becomes and which is scaled by one and rounded: that integer,
+    where the float holds it."""
+    match value:
+        case Call("round", (Binary("*", Cast(dtype, inner), Const(1.0)),)) if is_float(dtype):
+            return inner
+        case _:
+            return value
+
+
 class _TooLongError(Exception):
     """A polynomial of too many terms."""
 
@@ -126,7 +140,7 @@ class _Proof:
             return str(value)
         dtype = self.type_of(value)
         if (clip := clamped(value)) is not None:
-            return f"{dtype}({self.normal(clip.value)} in {clip.low}..{clip.high})"
+            return f"{dtype}({self._number(clip.value)} in {clip.low}..{clip.high})"
         if is_float(dtype):
             return self._text(value)
         terms = self.terms(value, dtype)
@@ -155,6 +169,13 @@ class _Proof:
                 return self._product(self.terms(left, dtype), _Terms({(): 1 << by}))
             case _:
                 return _Terms({(self._text(value),): 1})
+
+    def _number(self, value: Expr) -> str:
+        """The same text for values that are the same number, in whatever type."""
+        inner = unscaled(value)
+        held = value_range(inner, self.dtypes) if inner is not value else None
+        exact = _EXACT.get(self.type_of(value), 0)
+        return self.normal(inner if held is not None and within(held, (-exact, exact)) else value)
 
     def _widens(self, inner: Expr, dtype: str) -> bool:
         """Whether a cast to a type changes no number, and arithmetic inside has that type."""

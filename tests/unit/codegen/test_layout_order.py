@@ -21,7 +21,7 @@ from hwgen.codegen.lower.program import Lowered
 from hwgen.codegen.lower.trials import Trials
 from hwgen.codegen.storages import Image
 from hwgen.errors import HwgenError, Location, Tolerating
-from hwgen.passes.phase import kept_matches
+from hwgen.passes.phase import by_packing
 from hwgen.passes.trees import compile_tree
 from hwgen.polyhedral.match.matching import Match, match, ranked_matches
 from hwgen.polyhedral.match.select import select
@@ -206,18 +206,18 @@ def test_orders_that_are_kept_and_that_are_not() -> None:
     assert not broadcast.keeps_order((4, 8))
 
 
-def test_memory_that_the_host_shares_leaves_tensors_in_order() -> None:
+def test_matches_for_which_the_host_packs_more_are_a_group_apart() -> None:
     scop, hardware, _ = matched("row_array")
     assert hardware.offchip.shared
     cost = partial(packed_bytes, scop, hardware)
-    selections = select(scop, hardware)
-    plain = list(ranked_matches(scop, selections))
-    careful = list(kept_matches(scop, hardware, selections))
-    assert [g[0].iterations for g in plain] == [g[0].iterations for g in careful]
-    for some, chosen in zip(plain, careful, strict=True):
-        assert {cost(m) for m in chosen} == {min(cost(m) for m in (*some, *chosen))}
-    most = max(cost(m) for group in plain for m in group)
-    assert all(cost(m) < most for group in careful for m in group)
+    plain = list(ranked_matches(scop, select(scop, hardware)))
+    apart = list(by_packing(plain, scop, hardware))
+    assert len(apart) > len(plain)
+    assert [{*map(str, g)} for g in by_packing(plain[:1], scop, hardware)][0] < {
+        *map(str, plain[0])
+    }
+    assert all(len({cost(m) for m in group}) == 1 for group in apart)
+    assert sorted(str(m) for g in plain for m in g) == sorted(str(m) for g in apart for m in g)
 
 
 def test_a_tensor_of_one_element_is_in_order() -> None:

@@ -125,6 +125,7 @@ def test_what_is_proved_to_be_equal_is(one: str, other: str, seed: int) -> None:
         ("int8(clip(d[i], 0, 96))", "int8(min(int8(clip(d[i], 0, 127)), 96))"),
         ("int8(clip(d[i], -50, 127))", "int8(max(int8(clip(d[i], -128, 127)), -50))"),
         ("int8(clip(f[i], -9, 9))", "int8(clip(int16(clip(f[i], -300, 9)), -9, 9))"),
+        ("int8(clip(a[i] + b[i], -9, 9))", "int8(clip(round(float32(a[i] + b[i]) * 1.0), -9, 9))"),
     ],
 )
 def test_what_is_proved(one: str, other: str) -> None:
@@ -150,6 +151,9 @@ def test_what_is_proved(one: str, other: str) -> None:
         ("int8(clip(d[i], 0, 96))", "int8(min(int8(clip(d[i], 0, 95)), 96))"),
         ("int8(clip(d[i], -200, 96))", "int8(min(int16(clip(d[i], -200, 127)), 96))"),
         ("int8(clip(f[i], 0, 9))", "int8(clip(f[i] + 0.0, 0, 9))"),
+        ("int8(clip(d[i], -9, 9))", "int8(clip(round(float32(d[i]) * 1.0), -9, 9))"),
+        ("int8(clip(a[i], -9, 9))", "int8(clip(round(float32(a[i]) * 0.5), -9, 9))"),
+        ("int8(clip(a[i], -9, 9))", "int8(clip(floor(float32(a[i]) * 1.0), -9, 9))"),
     ],
 )
 def test_what_is_not_proved(one: str, other: str) -> None:
