@@ -18,7 +18,7 @@ BUDGET = {
     "codegen": 19245,
     "model": 10867,
     "network": 5983,
-    "passes": 5993,
+    "passes": 6001,
     "polyhedral": 23119,
     "report": 3503,
     "spec": 11358,
