@@ -118,9 +118,12 @@ def _least(start: Start, known: _Known) -> float:
 def started(start: Start, *, nearest: bool = False) -> Start:
     """The same, sums that calls compute only so starting from what is added to them; `nearest`:
     also where calls then refuse no other statement than before, for a reason that tells more."""
-    known: _Known = {}
     if not any(any(start_from(start, name)) for name, stage in start.stages.items() if stage):
         return start
+    return _started(start, {}, nearest=nearest)
+
+
+def _started(start: Start, known: _Known, *, nearest: bool = False) -> Start:
     for about in _lacking(start, known):
         for form in start_from(start, about) if start.stages.get(about) else ():
             before, after = {*_lacking(start, known)}, {*_lacking(form, known)}
@@ -166,17 +169,23 @@ def _forms(start: Start) -> Iterator[Start]:
     seen: set[_Statements] = set()
     waiting = deque([start])
     fewest: int | None = None
-    while waiting and len(seen) < FORMS and fewest in (None, len(waiting[0].edits)):
+    while waiting and len(seen) < FORMS and fewest in (None, _counted(waiting[0])):
         form = waiting.popleft()
         if form.workload.statements in seen:
             continue
         seen.add(form.workload.statements)
+        form = _started(form, known)
         lacking = next((c.refused for c in _covers(form, known) if c.refused is not None), None)
         if lacking is None:
-            fewest = len(form.edits) if form is not start else None
+            fewest = _counted(form) if form is not start else None
             yield form
         elif form.stages.get(lacking.statement):
             waiting += (made for move in MOVES for made in move(form, lacking.statement))
+
+
+def _counted(form: Start) -> int:
+    """How many edits say a form otherwise: sums that start from an addend need no more calls."""
+    return sum(e.primitive != "start_from" for e in form.edits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ BUDGET = {
     "codegen": 19246,
     "model": 10867,
     "network": 5983,
-    "passes": 6154,
+    "passes": 6162,
     "polyhedral": 23342,
     "report": 3503,
     "spec": 11358,

@@ -23,7 +23,6 @@ from hwgen.passes.start import Start
 Move = Callable[[Start, str], Iterator[Start]]
 
 MOVES: tuple[Move, ...] = (
-    start_from,
     inline,
     split_constants,
     distribute,
