@@ -251,6 +251,7 @@ OPERATORS: Mapping[str, Entry] = {
     "sub": _of_two("{0} - {1}", lambda s: elementwise.scaled_sum(s, "-")),
     "sum": lambda s: _total(s, average=False),
     "tanh": tables.tanh,
+    "transpose": lambda s: moves.transpose(s, s.list(1, "orders")),
     "transpose_conv": _transposed,
 }
 """By the kind that the reader gives an operator."""

@@ -277,7 +277,7 @@ def by_places(s: Statements, ending: Ending) -> Layer:
     read = windows.read(s, 2, batch, [inner], ending.outside)
     weight = s.constant("w", str(w.dtype), parts, [*windows.loops, inner, outer])
     axes = [*batch, *windows.outputs, outer]
-    s.say(f"{s.local('acc', ending.sums, axes)} += {read} * {weight}")
+    s.say(f"{s.local('acc', ending.sums, axes)} += {ending.product(read, weight)}")
     ending.declare(s, axes, [own])
     image = axes_of(y.shape[1:3], OUT)
     for place, at in enumerate(product(*map(range, strides))):
