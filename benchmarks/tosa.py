@@ -114,7 +114,7 @@ def _attributes(operator: Any) -> dict[str, Attribute]:
     for name, sign in (("Pad", 1), ("OutPad", -1)):
         if hasattr(made, name):
             pad = [sign * int(n) for n in _each(made, name)]
-            found["padding"] = (*pad[::2], *pad[1::2])
+            found["pads"] = (*pad[::2], *pad[1::2])
     return found
 
 

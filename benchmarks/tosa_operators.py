@@ -53,14 +53,12 @@ def _ending(s: Statements) -> _Sums:
 
 def _convolution(s: Statements) -> Layer:
     (outputs, *kernel, depth), ending = s.given(1).shape, _ending(s)
-    sizes, pads = (1, depth, outputs), s.integers("padding")
-    return windows.convolution(s, kernel, pads, sizes, "orc", ending)
+    return windows.convolution(s, kernel, (1, depth, outputs), "orc", ending)
 
 
 def _depthwise(s: Statements) -> Layer:
     (*kernel, depth, times), ending = s.given(1).shape, _ending(s)
-    sizes, pads = (depth, 1, times), s.integers("padding")
-    return windows.convolution(s, kernel, pads, sizes, "rgo", ending)
+    return windows.convolution(s, kernel, (depth, 1, times), "rgo", ending)
 
 
 def _transposed(s: Statements) -> Layer:
@@ -72,7 +70,7 @@ def _transposed(s: Statements) -> Layer:
 
 
 def _average(s: Statements) -> Layer:
-    found = windows.Windows.of(s, s.integers("window"), s.integers("padding"))
+    found = windows.Windows.of(s, s.integers("window"))
     lead, last = windows.batch_of(s), [("c", s.y.shape[-1])]
     axes, zero, given = [*lead, *found.outputs, *last], _one(s, 1), _one(s, 2)
     acc, x = s.local("acc", "int32", axes), found.read(s, 0, lead, last, str(zero))
@@ -194,7 +192,7 @@ ENTRIES: Mapping[str, Entry] = {
     "IDENTITY": alias,
     "MATMUL": lambda s: matmul(s, _Sums(s.y.dtype, zeros=(_one(s, 2), _one(s, 3)))),
     "MAXIMUM": _of_two("max({0}, {1})"),
-    "MAX_POOL2D": lambda s: windows.max_pool(s, s.integers("window"), s.integers("padding")),
+    "MAX_POOL2D": lambda s: windows.max_pool(s, s.integers("window")),
     "MINIMUM": _of_two("min({0}, {1})"),
     "MUL": _mul,
     "NEGATE": _negate,
