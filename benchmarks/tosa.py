@@ -14,7 +14,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from math import prod
 from pathlib import Path
@@ -29,16 +29,16 @@ from hwgen.network.compiled import Network
 from hwgen.network.graph import Attribute, Graph, Operator, Tensor
 from hwgen.network.kernels import compile_layers, untold
 from hwgen.network.layers import kernel_names
-from hwgen.network.operators.layer import Layer, UnsupportedError
+from hwgen.network.operators.layer import UnsupportedError, need
 from hwgen.network.operators.statements import Statements
 from hwgen.network.steps import plan_network
 from hwgen.passes.phase import DEFAULTS
+from hwgen.spec.expression import DTYPES
 from hwgen.spec.find import find_spec
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware
 from hwgen.spec.table import Cell, table
 
-Entry = Callable[[Statements], Layer]
 PROFILE = ("--profile", "tosa-pro-int", "--extension", "none", "--test-type", "positive")
 VECTORS = {
     "Stride": "strides", "Dilation": "dilations", "Kernel": "window", "Perms": "order",
@@ -133,6 +133,8 @@ def outcome(folder: Path, hardware: HardwareSpec) -> str:
     names = zip(described["ifm_name"], described["ifm_file"], strict=True)
     inputs = {n: np.load(folder / file) for n, file in names if n in graph.inputs}
     try:
+        for tensor in graph.tensors:
+            need(tensor.dtype in DTYPES, tensor.dtype)
         layers = tuple(ENTRIES[o.kind](Statements(graph, o)) for o in graph.operators)
         kernels = compile_layers(
             kernel_names("one", layers), hardware,
@@ -170,8 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if word in counts:
             said = outcome(path.parent, hardware)
             counts[word][said] += 1
-            if said == "wrong":
-                print(f"wrong: {path.parent.name}", file=sys.stderr)
+            print(f"{path.parent.name}: {said}", file=sys.stderr, flush=True)
     rows: list[list[Cell]] = []
     for word, found in counts.items():
         codes = [f"{n} {said}" for said, n in sorted(found.items()) if said.startswith("H")]

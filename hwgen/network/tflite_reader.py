@@ -11,9 +11,9 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from hwgen.errors import HwgenError, Location
+from hwgen.errors import HwgenError
 from hwgen.network.byte_order import from_little_endian
-from hwgen.network.graph import Attribute, Graph, Operator, Quantisation, Tensor
+from hwgen.network.graph import Attribute, Graph, Operator, Quantisation, Tensor, damaged
 from hwgen.network.packages import needed
 from hwgen.spec.expression import DTYPES
 
@@ -56,14 +56,8 @@ def read_tflite(path: Path, name: str) -> Graph:
 
 
 def _damaged(path: Path, found: str, allowed: str = "") -> HwgenError:
-    return HwgenError(
-        "H801",
-        "this TensorFlow Lite model cannot be read",
-        location=Location(str(path)),
-        found=found,
-        allowed=allowed or "a whole file as converters write it",
-        repair="export the model again",
-    )
+    said = "this TensorFlow Lite model cannot be read"
+    return damaged(path, said, found, allowed or "a whole file as converters write it")
 
 
 class _Reader:

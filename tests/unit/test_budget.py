@@ -17,7 +17,7 @@ BUDGET = {
     "cli": 4475,
     "codegen": 19245,
     "model": 10867,
-    "network": 5958,
+    "network": 5948,
     "passes": 5905,
     "polyhedral": 23321,
     "report": 3503,
