@@ -27,7 +27,8 @@ _TYPES = words(
 )  # fmt: skip
 _WORDS = words(
     ["if else for while do return break continue switch case default goto sizeof true false NULL "
-     "typedef union enum _Alignas _Static_assert INFINITY NAN INT64_C INT32_MIN INT64_MIN"]
+     "typedef union enum _Alignas _Static_assert __asm__ __attribute__ INFINITY NAN INT64_C",
+     "INT32_MIN INT64_MIN"]
 )  # fmt: skip
 
 
@@ -165,6 +166,8 @@ class _Seen:
         call.arguments.append([self._argument(p) for p in parts])
         if tokens[at - 1] == "=" and tokens[at - 2] in self.declared:
             call.result = self.declared[tokens[at - 2]]
+        elif call.result == "void" and tokens[at - 1] in ("(", ","):
+            call.result = "int32_t"  # As of an argument.
 
     def _argument(self, tokens: Sequence[str]) -> str:
         first, *rest = tokens

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from pathlib import Path
 from typing import Literal
 
 from hwgen.errors import HwgenError, Location
@@ -100,14 +101,8 @@ class Graph:
             HwgenError: H801.
         """
         for said in self._mistakes():
-            raise HwgenError(
-                "H801",
-                "the model does not hold together",
-                location=Location(self.file),
-                found=said,
-                allowed="operators that read inputs, constants and results of operators before",
-                repair="export the model again",
-            )
+            allowed = "operators that read inputs, constants and results of operators before"
+            raise damaged(self.file, "the model does not hold together", said, allowed)
 
     def _mistakes(self) -> Iterator[str]:
         known = {t.name for t in self.tensors if t.data is not None} | set(self.inputs)
@@ -124,3 +119,11 @@ class Graph:
                 yield f"nothing writes the output {name}"
         if not self.outputs:
             yield "no outputs"
+
+
+def damaged(
+    file: Path | str, message: str, found: str, allowed: str, repair: str = "export the model again"
+) -> HwgenError:
+    """H801: a file that is no model, or not a whole one."""
+    place = Location(str(file))
+    return HwgenError("H801", message, location=place, found=found, allowed=allowed, repair=repair)

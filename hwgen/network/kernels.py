@@ -259,7 +259,8 @@ def _of_processor(
 def _figures(made: Kernel) -> Figures:
     beside: tuple[Code, ...] = made.program.codes if made.hardware.units else ()
     host_reads = frozenset(n for code in beside for n in code.inputs)
-    fallen = made.on_processor_alone or WEIGHTS in host_reads
+    held = any(image.tensor == WEIGHTS for image in made.program.images)
+    fallen = made.on_processor_alone or (WEIGHTS in host_reads and not held)
     return Figures(
         made.cycles,
         made.bound.cycles,

@@ -10,14 +10,15 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from hwgen.errors import HwgenError, Location
+from hwgen.errors import HwgenError
 from hwgen.model.numeric import Array
-from hwgen.network.graph import Attribute, Graph, Operator, Tensor
+from hwgen.network.graph import Attribute, Graph, Operator, Tensor, damaged
 from hwgen.network.onnx_rewrites import rewritten
 from hwgen.network.packages import needed
 
 R = TypeVar("R")
 
+_UNREAD = "this ONNX model cannot be read"
 OPSET = 21
 """Older models are converted to this version of the operators."""
 _SMALL = 1024
@@ -55,7 +56,7 @@ def _read(onnx: Any, model: Any, path: Path, name: str) -> Graph:
     unknown = _unknown(model, values, shapes)
     if unknown:
         repair = "fix the shapes of its inputs"
-        raise _damaged(path, "\n".join(unknown), "shapes of numbers", repair)
+        raise damaged(path, _UNREAD, "\n".join(unknown), "shapes of numbers", repair)
     return _graph(onnx, model, values, shapes, path, name)
 
 
@@ -108,17 +109,9 @@ def _checked(path: Path, made: Callable[[], R]) -> R:
         raise _damaged(path, said) from error
 
 
-def _damaged(
-    path: Path, found: str, allowed: str = "", repair: str = "export the model again"
-) -> HwgenError:
-    return HwgenError(
-        "H801",
-        "this ONNX model cannot be read",
-        location=Location(str(path)),
-        found=found,
-        allowed=allowed or "a model that onnx's checker, converter and shape inference take",
-        repair=repair,
-    )
+def _damaged(path: Path, found: str) -> HwgenError:
+    allowed = "a model that onnx's checker, converter and shape inference take"
+    return damaged(path, _UNREAD, found, allowed)
 
 
 def _shapes(onnx: Any, model: Any) -> dict[str, tuple[str, tuple[int, ...]]]:

@@ -11,9 +11,9 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from hwgen.errors import HwgenError, Location
+from hwgen.errors import HwgenError
 from hwgen.network.byte_order import from_little_endian
-from hwgen.network.graph import Attribute, Graph, Operator, Quantisation, Tensor
+from hwgen.network.graph import Attribute, Graph, Operator, Quantisation, Tensor, damaged
 from hwgen.network.packages import needed
 from hwgen.spec.expression import DTYPES
 
@@ -56,14 +56,8 @@ def read_tflite(path: Path, name: str) -> Graph:
 
 
 def _damaged(path: Path, found: str, allowed: str = "") -> HwgenError:
-    return HwgenError(
-        "H801",
-        "this TensorFlow Lite model cannot be read",
-        location=Location(str(path)),
-        found=found,
-        allowed=allowed or "a whole file as converters write it",
-        repair="export the model again",
-    )
+    said = "this TensorFlow Lite model cannot be read"
+    return damaged(path, said, found, allowed or "a whole file as converters write it")
 
 
 class _Reader:
@@ -91,8 +85,7 @@ class _Reader:
         for n, made in enumerate(self._each(part.OperatorsLength(), part.Operators)):
             inputs = named(self._each(made.InputsLength(), made.Inputs))
             outputs = named(self._each(made.OutputsLength(), made.Outputs))
-            shapes = [tensors[names.index(t)].shape if t else () for t in inputs + outputs]
-            kind, attributes = self._kind(made, shapes)
+            kind, attributes = self._kind(made)
             operators.append(Operator(kind, n, inputs, outputs, attributes))
         return Graph(
             name,
@@ -131,8 +124,8 @@ class _Reader:
             raise _damaged(self.path, said)
         return np.reshape(from_little_endian(raw.tobytes(), dtype), shape)
 
-    def _kind(self, made: Any, shapes: list[tuple[int, ...]]) -> tuple[str, Attributes]:
-        """The kind of an operator and its attributes; `shapes`: of its inputs, then its outputs."""
+    def _kind(self, made: Any) -> tuple[str, Attributes]:
+        """The kind of an operator and its attributes."""
         code = self.model.OperatorCodes(made.OpcodeIndex())
         if code.CustomCode():
             return f"custom {code.CustomCode().decode('utf-8', 'replace')}", {}
@@ -147,7 +140,7 @@ class _Reader:
         options = getattr(self.schema, table)()
         options.Init(given.Bytes, given.Pos)
         if kind in _ATTRIBUTES:
-            found |= _ATTRIBUTES[kind](options, shapes)
+            found |= _ATTRIBUTES[kind](options)
         if hasattr(options, "FusedActivationFunction"):
             words = _names_of(self.schema.ActivationFunctionType)
             found["activation"] = words.get(options.FusedActivationFunction(), "?").lower()
@@ -176,31 +169,20 @@ def _names_of(enumeration: Any) -> dict[int, str]:
 # --- attributes ----------------------------------------------------------------------------------
 
 
-def _windows(options: Any, shapes: list[tuple[int, ...]]) -> Attributes:
-    """Strides, and what else windows over an image have: dilations, a pool's extents, and padding.
-
-    Padding is rows above, columns before, rows below, columns after: none for VALID (1); for SAME
-    (0) so many that every stride has an output. `shapes`: of the image and the weights.
-    """
-    strides, dilations = (int(options.StrideH()), int(options.StrideW())), (1, 1)
-    found: Attributes = {"strides": strides}
+def _windows(options: Any) -> Attributes:
+    """Strides, padding, and what else windows over an image have: dilations, a pool's extents."""
+    found: Attributes = {
+        "strides": (int(options.StrideH()), int(options.StrideW())),
+        "auto_pad": "VALID" if options.Padding() == 1 else "SAME_UPPER",
+    }
     if hasattr(options, "DilationHFactor"):
-        dilations = (int(options.DilationHFactor()), int(options.DilationWFactor()))
-        found["dilations"] = dilations
+        found["dilations"] = int(options.DilationHFactor()), int(options.DilationWFactor())
     if hasattr(options, "FilterHeight"):
-        kernel = [int(options.FilterHeight()), int(options.FilterWidth())]
-        found["window"] = tuple(kernel)
-    else:
-        _, *kernel, _ = shapes[1]
-    _, *image, _ = shapes[0]
-    rows = zip(image, kernel, strides, dilations, strict=True)
-    totals = [max((-(-n // t) - 1) * t + (k - 1) * d + 1 - n, 0) for n, k, t, d in rows]
-    before = [t // 2 for t in totals]
-    padding = (*before, *(t - b for t, b in zip(totals, before, strict=True)))
-    return found | {"padding": (0, 0, 0, 0) if options.Padding() == 1 else padding}
+        found["window"] = int(options.FilterHeight()), int(options.FilterWidth())
+    return found
 
 
-def _masks(options: Any, _: list[tuple[int, ...]]) -> Attributes:
+def _masks(options: Any) -> Attributes:
     masks = options.EllipsisMask() | options.NewAxisMask() | int(options.Offset())
     return {
         "begin_mask": int(options.BeginMask()),
@@ -210,7 +192,7 @@ def _masks(options: Any, _: list[tuple[int, ...]]) -> Attributes:
     }
 
 
-def _resized(options: Any, _: list[tuple[int, ...]]) -> Attributes:
+def _resized(options: Any) -> Attributes:
     corners, centres = options.AlignCorners(), options.HalfPixelCenters()
     return {"align_corners": int(corners), "centres": int(centres)}
 
@@ -229,16 +211,16 @@ _KINDS: Mapping[str, str] = {
 }
 """By the schema's word, where the kind is not the same word in small letters."""
 
-_ATTRIBUTES: Mapping[str, Callable[[Any, list[tuple[int, ...]]], Attributes]] = {
+_ATTRIBUTES: Mapping[str, Callable[[Any], Attributes]] = {
     "average_pool2d": _windows,
-    "concatenation": lambda options, _: {"axis": int(options.Axis())},
+    "concatenation": lambda options: {"axis": int(options.Axis())},
     "conv2d": _windows,
     "depthwise_conv2d": _windows,
-    "leaky_relu": lambda options, _: {"alpha": float(options.Alpha())},
+    "leaky_relu": lambda options: {"alpha": float(options.Alpha())},
     "max_pool2d": _windows,
     "resize_nearest_neighbor": _resized,
-    "softmax": lambda options, _: {"beta": float(options.Beta())},
+    "softmax": lambda options: {"beta": float(options.Beta())},
     "strided_slice": _masks,
-    "transpose_conv": lambda options, shapes: _windows(options, [shapes[-1], shapes[1]]),
+    "transpose_conv": _windows,
 }
 """By the kind, how its attributes are read; activations are read of every kind."""

@@ -1,4 +1,4 @@
-"""Unsigned bytes on chips whose units take signed ones alone."""
+"""Bytes on chips whose units multiply those of the other sign alone."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ PRODUCTS = {
     "the other": ("int8", "uint8", "a[m, k] * (b[n, k] - 7)"),
     "both": ("uint8", "uint8", "(a[m, k] - 131) * (b[n, k] - 7)"),
     "middle": ("uint8", "int8", "(a[m, k] - 128) * b[n, k]"),
+    "signed": ("int8", "int8", "a[m, k] * b[n, k]"),
+    "signed, zero point": ("int8", "int8", "b[n, k] * (a[m, k] + 5)"),
 }
 
 
@@ -49,8 +51,8 @@ def product(case: str) -> Workload:
 EVERY = [
     (chip, case)
     for chip in CHIPS
-    for case, (_, right, _) in PRODUCTS.items()
-    if chip != "tpu_v1" or right == "int8"
+    for case, (left, right, _) in PRODUCTS.items()
+    if (chip != "tpu_v1" or right == "int8") and "uint8" in (left, right)
 ]
 FEW = [("vta", "plain"), ("gemmini", "both"), ("vta", "widened"), ("tpu_v1", "middle")]
 
@@ -61,6 +63,17 @@ def test_units_multiply_unsigned_bytes(chip: str, case: str) -> None:
     kernel = compile_workload(workload, hardware, QUICK)
     assert CHIPS[chip] in kernel.main_intrinsic
     assert "rewrite_expr" in kernel.script
+    for data in ("extremes", "random"):
+        examine(kernel, draw_inputs(workload, 1, data))
+
+
+@pytest.mark.parametrize("case", ["signed", "signed, zero point"])
+def test_units_of_unsigned_bytes_multiply_signed_ones(case: str) -> None:
+    """The activations become unsigned, and the constants stay as they are."""
+    workload, hardware = product(case), load_hardware(ROOT / "hw_specs" / "x86_vnni.yaml")
+    kernel = compile_workload(workload, hardware, QUICK)
+    assert "dot" in kernel.main_intrinsic
+    assert "uint8(a[" in kernel.script
     for data in ("extremes", "random"):
         examine(kernel, draw_inputs(workload, 1, data))
 

@@ -256,6 +256,10 @@ def cases() -> Mapping[str, bytes]:
         "strided_slice shrunk": strided((7, 4, 2), [(-2, 0, 0), (0, 4, 2), (1, 1, 1)], (4, 2),
                                         (0, 0, 1)),
         "strided_slice int16": strided((7, 4), [(1, 0), (6, 4), (2, 1)], (3, 4), dtype="int16"),
+        "transpose": single("TRANSPOSE", [scaled((2, 3, 5), 0.1), number(2, 0, 1)],
+                            [scaled((5, 2, 3), 0.1)]),
+        "transpose float32": single("TRANSPOSE", [scaled((4, 3), 0, 0, "float32"), number(1, 0)],
+                                    [scaled((3, 4), 0, 0, "float32")]),
         **{
             f"resize_nearest_neighbor {words}": single(
                 "RESIZE_NEAREST_NEIGHBOR", [scaled((b, *x, 3), 0.1, 0, dtype), number(*y)],

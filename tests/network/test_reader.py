@@ -27,7 +27,7 @@ def test_a_graph(tmp_path: Path) -> None:
     ]  # fmt: skip
     first = graph.operators[0]
     assert first.attributes == {
-        "strides": (2, 2), "dilations": (1, 1), "padding": (0, 0, 1, 1), "activation": "relu",
+        "strides": (2, 2), "dilations": (1, 1), "auto_pad": "SAME_UPPER", "activation": "relu",
     }  # fmt: skip
     x, w, bias = (graph.tensor[name] for name in first.inputs)
     assert (x.shape, x.dtype, x.data) == ((1, 8, 8, 3), "int8", None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -22,36 +22,13 @@ FUNCTIONS: Mapping[str, str] = {
 # --- products -------------------------------------------------------------------------------------
 
 
-def _padding(
-    s: Statements, image: Sequence[int], kernel: Sequence[int], out: Sequence[int]
-) -> tuple[int, ...]:
-    """Before all dimensions, then after them, so many that windows over the image have an output
-    each."""
-    rank, auto = len(image), s.word("auto_pad", "NOTSET")
-    if auto == "VALID":
-        return (0,) * (2 * rank)
-    if not auto.startswith("SAME"):
-        return s.integers("pads", [0] * (2 * rank))
-    strides, dilations = s.integers("strides", [1] * rank), s.integers("dilations", [1] * rank)
-    rows = zip(image, kernel, strides, dilations, out, strict=True)
-    totals = [max((o - 1) * t + (k - 1) * d + 1 - n, 0) for n, k, t, d, o in rows]
-    return _halves(totals, auto)
-
-
-def _halves(totals: Sequence[int], auto: str) -> tuple[int, ...]:
-    """The larger half of each total after the dimension, or before it."""
-    less = [t // 2 for t in totals]
-    more = [t - h for t, h in zip(totals, less, strict=True)]
-    return (*less, *more) if auto == "SAME_UPPER" else (*more, *less)
-
-
 def _convolution(s: Statements, ending: Ending, weights: int) -> Layer:
     x, w, y = s.given().shape, s.given(weights).shape, s.y.shape
     groups = int(s.number("group", 1))
     need(len(x) == len(w) == len(y) >= 3 and groups > 0, "no images")
     need(x[1] == groups * w[1] and w[0] % groups == 0, "groups")
-    pads, sizes = _padding(s, x[2:], w[2:], y[2:]), (groups, w[1], w[0] // groups)
-    return windows.convolution(s, w[2:], pads, sizes, "gocr", ending, (0, weights))
+    sizes = (groups, w[1], w[0] // groups)
+    return windows.convolution(s, w[2:], sizes, "gocr", ending, (0, weights))
 
 
 def _floats(s: Statements, bias: int | None = None) -> OfFloats:
@@ -68,7 +45,7 @@ def _conv_transpose(s: Statements) -> Layer:
         added = s.integers("output_padding", [0] * rank)
         rows = zip(x[2:], strides, added, w[2:], dilations, y[2:], strict=True)
         totals = [(n - 1) * t + a + (k - 1) * d + 1 - o for n, t, a, k, d, o in rows]
-        before = _halves(totals, auto)[:rank]
+        before = windows.halves(totals, auto)[:rank]
     elif auto == "VALID":
         before = (0,) * rank
     return windows.scattered(s, int(s.number("group", 1)), before)
@@ -89,24 +66,20 @@ def _gemm(s: Statements) -> Layer:
 # --- windows and sums -----------------------------------------------------------------------------
 
 
-def _pool(s: Statements) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The kernel and the padding; of a pool over everything, the image."""
-    x, y = s.given().shape, s.y.shape
-    need(len(x) == len(y) >= 3, "no images")
+def _kernel(s: Statements) -> tuple[int, ...]:
+    """The window of a pool; of one over everything, the image."""
     whole = s.operator.kind.startswith("Global")
-    kernel = x[2:] if whole else s.integers("kernel_shape")
-    need(len(kernel) == len(x) - 2, "no images")
-    return kernel, _padding(s, x[2:], kernel, y[2:])
+    return s.given().shape[2:] if whole else s.integers("kernel_shape")
 
 
 def _max_pool(s: Statements) -> Layer:
     need(not s.number("storage_order", 0), "columns first")
-    return windows.max_pool(s, *_pool(s))
+    return windows.max_pool(s, _kernel(s))
 
 
 def _average_pool(s: Statements) -> Layer:
     need_float(s.y)
-    return windows.average_pool(s, *_pool(s), padded=bool(s.number("count_include_pad", 0)))
+    return windows.average_pool(s, _kernel(s), padded=bool(s.number("count_include_pad", 0)))
 
 
 def _lrn(s: Statements) -> Layer:

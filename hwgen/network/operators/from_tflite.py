@@ -52,8 +52,7 @@ def _conv2d(s: Statements) -> Layer:
     need(len(w.shape) == 4, "no images")
     need(s.given().shape[-1:] == w.shape[-1:], "groups")
     outputs, *kernel, depth = w.shape
-    pads = s.integers("padding")
-    return windows.convolution(s, kernel, pads, (1, depth, outputs), "orc", ending)
+    return windows.convolution(s, kernel, (1, depth, outputs), "orc", ending)
 
 
 def _depthwise(s: Statements) -> Layer:
@@ -61,8 +60,8 @@ def _depthwise(s: Statements) -> Layer:
     ending, w, depth = _ending(s, 3), s.given(1), s.given().shape[-1]
     need(len(w.shape) == 4 and w.shape[0] == 1, "weights of another shape")
     agree(w.shape[3] % depth == 0)
-    sizes, pads = (depth, 1, w.shape[3] // depth), s.integers("padding")
-    return windows.convolution(s, w.shape[1:3], pads, sizes, "rgo", ending)
+    sizes = (depth, 1, w.shape[3] // depth)
+    return windows.convolution(s, w.shape[1:3], sizes, "rgo", ending)
 
 
 def _transposed(s: Statements) -> Layer:
@@ -72,14 +71,14 @@ def _transposed(s: Statements) -> Layer:
 # --- pools and sums -------------------------------------------------------------------------------
 
 
-def _pool(s: Statements) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, int] | None]:
-    """The window, the padding, and the limits of integers."""
+def _pool(s: Statements) -> tuple[tuple[int, ...], tuple[int, int] | None]:
+    """The window, and the limits of integers."""
     same_type(s.given(), s.y)
     same_scale(s.y, s.given())
     limits = None if is_float(activated(s).y.dtype) else activation_range(s)
     if limits is not None:
         s.activation = "{0}"
-    return s.integers("window"), s.integers("padding"), limits
+    return s.integers("window"), limits
 
 
 def _axes(s: Statements) -> set[int]:
@@ -251,6 +250,7 @@ OPERATORS: Mapping[str, Entry] = {
     "sub": _of_two("{0} - {1}", lambda s: elementwise.scaled_sum(s, "-")),
     "sum": lambda s: _total(s, average=False),
     "tanh": tables.tanh,
+    "transpose": lambda s: moves.transpose(s, s.list(1, "orders")),
     "transpose_conv": _transposed,
 }
 """By the kind that the reader gives an operator."""

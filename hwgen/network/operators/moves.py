@@ -168,6 +168,7 @@ def expand(s: Statements) -> Layer:
 def transpose(s: Statements, order: Sequence[int]) -> Layer:
     """Dimensions in another order."""
     axes = axes_of(s.given().shape)
+    same_scale(s.y, s.given())
     need(sorted(order) == list(range(len(axes))), "no order of the dimensions")
     return s.finish(s.read(0, "x", wide(axes)), wide([axes[n] for n in order]))
 

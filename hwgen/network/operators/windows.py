@@ -54,9 +54,8 @@ class Windows:
     after: tuple[int, ...]
 
     @staticmethod
-    def of(s: Statements, kernel: Sequence[int], pads: Sequence[int], number: int = 0) -> Windows:
-        """By the operator's attributes, over an input. `pads`: before all dimensions of the image,
-        then after them.
+    def of(s: Statements, kernel: Sequence[int], number: int = 0) -> Windows:
+        """By the operator's attributes, over an input.
 
         Raises:
             UnsupportedError: where they do not agree with the shapes.
@@ -69,7 +68,7 @@ class Windows:
         dilations = s.integers("dilations", [1] * rank)
         need(len(strides) == len(dilations) == len(kernel) == rank, "no images")
         need(min(*strides, *dilations, *kernel) > 0, "an empty window")
-        pads = tuple(pads)
+        pads = padding(s, image, kernel, out)
         need(len(pads) == 2 * rank and min(pads) >= 0, "padding that cuts off")
         found = Windows(image, tuple(kernel), out, strides, dilations, pads[:rank], pads[rank:])
         if s.graph.channels_last:
@@ -137,6 +136,26 @@ class Windows:
         return product
 
 
+def padding(
+    s: Statements, image: Sequence[int], kernel: Sequence[int], out: Sequence[int]
+) -> tuple[int, ...]:
+    """Elements before all dimensions of an image, then after them, by the operator's attributes."""
+    rank, auto = len(image), s.word("auto_pad", "NOTSET")
+    if not auto.startswith("SAME"):
+        return s.integers("pads", [0] * (2 * rank))
+    strides, dilations = s.integers("strides", [1] * rank), s.integers("dilations", [1] * rank)
+    rows = [*zip(image, kernel, strides, dilations, out, strict=True)]
+    agree(all(o == -(-n // t) for n, _, t, _, o in rows))
+    return halves([max((o - 1) * t + (k - 1) * d + 1 - n, 0) for n, k, t, d, o in rows], auto)
+
+
+def halves(totals: Sequence[int], auto: str) -> tuple[int, ...]:
+    """The larger half of each total after the dimension, or before it."""
+    less = [t // 2 for t in totals]
+    more = [t - h for t, h in zip(totals, less, strict=True)]
+    return (*less, *more) if auto == "SAME_UPPER" else (*more, *less)
+
+
 def image_of(s: Statements, shape: Sequence[int]) -> tuple[int, ...]:
     """The dimensions of a tensor that are neither its batch nor its channels."""
     return tuple(shape[1:-1] if s.graph.channels_last else shape[2:])
@@ -180,18 +199,17 @@ def batch_of(s: Statements) -> list[Axis]:
 def convolution(
     s: Statements,
     kernel: Sequence[int],
-    pads: Sequence[int],
     sizes: tuple[int, int, int],
     order: str,
     ending: Ending,
     inputs: tuple[int, int] = (0, 1),
 ) -> Layer:
-    """A convolution. `kernel`, `pads`: as of `Windows`; `sizes`: groups, and each one's channels of
+    """A convolution. `kernel`: as of `Windows`; `sizes`: groups, and each one's channels of
     the input and the output; `order`: of the weights' dimensions, r the window's; `inputs`: which
     are the activations and the weights."""
     groups, depth, outputs = sizes
     x, y = s.given(inputs[0]), s.y
-    windows, found = Windows.of(s, kernel, pads, inputs[0]), Channels.of(groups, depth, outputs)
+    windows, found = Windows.of(s, kernel, inputs[0]), Channels.of(groups, depth, outputs)
     axis = -1 if s.graph.channels_last else 1
     agree(x.shape[axis] == groups * depth and y.shape[axis] == groups * outputs)
     agree(s.given(inputs[1]).elements == extent([*found.outer, *found.c, *windows.loops]))
@@ -254,8 +272,9 @@ def by_places(s: Statements, ending: Ending) -> Layer:
     need(len(x.shape) == len(y.shape) == w.ndim == 4, "no images")
     channels, *kernel, depth = w.shape
     agree((x.shape[0], depth) == (y.shape[0], x.shape[3]) and y.shape[3] == channels)
-    strides, before = s.integers("strides"), s.integers("padding")[:2]
+    strides = s.integers("strides")
     need(min(strides) > 0, "a stride of 0")
+    before = padding(s, y.shape[1:3], kernel, x.shape[1:3])[:2]
     # Output s*u + p reads input u + d with the weight p + before - s*d, for each d of a range.
     first = [-((k - 1 - b) // t) for k, b, t in zip(kernel, before, strides, strict=True)]
     taps = [(t - 1 + b) // t - f + 1 for b, t, f in zip(before, strides, first, strict=True)]
@@ -277,7 +296,7 @@ def by_places(s: Statements, ending: Ending) -> Layer:
     read = windows.read(s, 2, batch, [inner], ending.outside)
     weight = s.constant("w", str(w.dtype), parts, [*windows.loops, inner, outer])
     axes = [*batch, *windows.outputs, outer]
-    s.say(f"{s.local('acc', ending.sums, axes)} += {read} * {weight}")
+    s.say(f"{s.local('acc', ending.sums, axes)} += {ending.product(read, weight)}")
     ending.declare(s, axes, [own])
     image = axes_of(y.shape[1:3], OUT)
     for place, at in enumerate(product(*map(range, strides))):
@@ -310,14 +329,9 @@ def _pooled(s: Statements, windows: Windows, outside: str) -> tuple[str, list[Ax
     return read, axes, [*axes, *windows.loops]
 
 
-def max_pool(
-    s: Statements,
-    kernel: Sequence[int],
-    pads: Sequence[int],
-    limits: tuple[int, int] | None = None,
-) -> Layer:
+def max_pool(s: Statements, kernel: Sequence[int], limits: tuple[int, int] | None = None) -> Layer:
     """Maxima over windows, within limits of integers."""
-    dtype, windows = s.y.dtype, Windows.of(s, kernel, pads)
+    dtype, windows = s.y.dtype, Windows.of(s, kernel)
     windows.counts(padded=False)
     outside = "-inf" if is_float(dtype) else str(integer_range(dtype)[0])
     x, axes, loops = _pooled(s, windows, outside)
@@ -332,14 +346,13 @@ def max_pool(
 def average_pool(
     s: Statements,
     kernel: Sequence[int],
-    pads: Sequence[int],
     limits: tuple[int, int] | None = None,
     *,
     padded: bool = False,
 ) -> Layer:
     """Sums over windows, divided by the numbers of elements inside, which are constants; of
     integers where there are limits. `padded`: the padding counts, too."""
-    windows = Windows.of(s, kernel, pads)
+    windows = Windows.of(s, kernel)
     counts = windows.counts(padded=padded)
     total = "int32" if limits else s.y.dtype
     x, axes, loops = _pooled(s, windows, literal(0, total))

@@ -258,6 +258,15 @@ def test_directives_of_several_lines_call_nothing() -> None:
     assert "__B__" not in found
 
 
+def test_words_of_the_compiler_are_no_calls_and_arguments_have_values() -> None:
+    text = 'void f(void) { __asm__("add %1, %0" : "+r"(sums) : "r"(wide(load(4)))); go(load(5)); }'
+    lines = stub([("k", text)], "v.h", "a").splitlines()
+    assert "int32_t wide(int32_t a0);" in lines
+    assert "int32_t load(int32_t a0);" in lines
+    assert "void go(int32_t a0);" in lines
+    assert not any("__asm__" in line for line in lines)
+
+
 def test_limits_of_stdint_are_no_constants_of_the_vendor() -> None:
     text = "int32_t f(int32_t x) { return x == INT32_MIN ? LOWEST : x; }"
     found = stub([("k", text)], "v.h", "a")
