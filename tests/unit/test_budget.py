@@ -14,15 +14,16 @@ PACKAGE = Path(__file__).resolve().parents[2] / "hwgen"
 BUDGET = {
     "": 901,
     "autoschedule": 2339,
-    "cli": 4475,
+    "cli": 4956,
     "codegen": 19245,
+    "explore": 930,
     "model": 10867,
-    "network": 5983,
-    "passes": 5905,
+    "network": 5995,
+    "passes": 5906,
     "polyhedral": 23321,
-    "report": 3503,
-    "spec": 11358,
-    "verify": 3634,
+    "report": 3518,
+    "spec": 11377,
+    "verify": 3824,
 }
 """Lines of Python at most, by folder; "": modules of the package itself."""
 
