@@ -174,12 +174,24 @@ class Cluster(Executor):
             for future in done:
                 number = futures.pop(future)
                 submit(1)
-                dead = future.status == "error" and isinstance(
-                    future.exception(), self._dask.scheduler.KilledWorker
-                )
-                yield number, Lost() if dead else future.result()
+                yield number, self._result(future)
         finally:
             self._client.cancel([*futures])
+
+    def _result(self, future: Any) -> Any:
+        if future.status == "finished":
+            return future.result()
+        error = future.exception() if future.status == "error" else None
+        if isinstance(error, self._dask.scheduler.KilledWorker):
+            return Lost()
+        if isinstance(error, HwgenError):
+            raise error
+        said = f"{type(error).__name__}: {error}" if error else f"work that is {future.status}"
+        raise HwgenError(
+            "H048", "the cluster does not do its work", field="--cluster", found=said[:200],
+            allowed="a scheduler that goes on, and the same hwgen there and on the workers",
+            repair="start them again, and repeat the command: with --db it goes on from here",
+        ) from error  # fmt: skip
 
 
 def executor(jobs: int, cluster: str | None = None) -> Executor:

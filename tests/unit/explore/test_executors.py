@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from importlib import import_module
@@ -39,6 +40,18 @@ def dies(number: int) -> int:
     if number == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     return number
+
+
+def cannot(_: int) -> int:
+    raise ValueError("not here")
+
+
+def refuses(_: int) -> int:
+    raise HwgenError("H048", "another hwgen")
+
+
+def slow(_: int) -> None:
+    time.sleep(0.2)
 
 
 @contextmanager
@@ -91,6 +104,24 @@ def test_a_cluster_does_the_same(tmp_path: Path) -> None:
         work = [(mark, n) for n in range(6)]
         assert by_number(workers, dies_once, work) == [n * n for n in range(6)]
         assert workers.lost == 1
+        for call, said in ((cannot, "ValueError: not here"), (refuses, "another hwgen")):
+            with pytest.raises(HwgenError) as caught:
+                by_number(workers, call, range(3))
+            assert caught.value.code == "H048"
+            assert said in str(caught.value)
+
+
+@WITH_CLUSTER
+def test_a_cluster_that_goes_away_is_told() -> None:
+    dask: Any = import_module("distributed")
+    made = dask.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None)
+    with Cluster(made.scheduler_address) as workers:
+        found = workers.run(slow, range(9))
+        assert next(found)[1] is None
+        made.close()
+        with pytest.raises(HwgenError) as caught:
+            list(found)
+    assert caught.value.code == "H048"
 
 
 def test_processes_are_taken_without_an_address() -> None:
