@@ -28,6 +28,7 @@ from hwgen.explore.points import (
 )
 from hwgen.explore.results import Results, Total, results_csv, results_record, results_text
 from hwgen.explore.store import Store
+from hwgen.explore.work import DEFECTS
 from hwgen.network.compiled import read_graph
 from hwgen.network.operators.layer import Computation
 from hwgen.network.operators.layer import Layer as NetworkLayer
@@ -93,7 +94,7 @@ def explore(asked: Asked, files: Files, *, as_json: bool) -> None:
         from hwgen.explore.page import explore_page
 
         written += _write(files.html, explore_page(results))
-    defects = [t.error for t in results.totals if t.error and t.error.code in ("H000", "H049")]
+    defects = [t.error for t in results.totals if t.error and t.error.code in DEFECTS]
     ok = bool(results.ran) and not defects
     if as_json:
         from hwgen.cli.records import print_record
@@ -146,12 +147,12 @@ def _space(asked: Asked) -> _Space:
     spec = find_spec(asked.spec)
     check_measures(load_hardware(spec), asked.measures)
     paths = tuple(dict.fromkeys(find_workload(w, spec) for w in asked.workloads))
-    values = {text: values_of(text) for text in asked.settings}
-    first = [given[0] for given in values.values()]
+    values = [(text, values_of(text)) for text in asked.settings]
+    first = [given[0] for _, given in values]
     parameters, _ = assign(parse_assignments(first), spec, paths, every=False)
     of_chip: dict[str, list[int]] = {}
     of_sizes: list[str] = []
-    for text, given in values.items():
+    for text, given in values:
         (one,) = parse_assignments(given[:1])
         if one.name in dict(parameters) and one.owner != "workload":
             numbers = [a.value for v in given for a in parse_assignments([v])]
@@ -185,7 +186,7 @@ def _networks(asked: Asked) -> list[Problem]:
     Raises:
         HwgenError: H004 where none is of a kind that is left out; as `read_graph`.
     """
-    graphs = [read_graph(path) for path in asked.models]
+    graphs = [read_graph(path) for path in dict.fromkeys(asked.models)]
     layers = [(g.name, layers_of(g)) for g in graphs]
     kinds = sorted({x.computation.kind for _, own in layers for x in own if x.computation})
     for kind in asked.without:

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from hwgen.errors import Diagnostic, HwgenError
 from hwgen.explore.store import Store
-from hwgen.explore.work import LOST, Outcome, Refused, Work, outcome_of
+from hwgen.explore.work import DEFECTS, LOST, Outcome, Refused, Work, outcome_of
 from hwgen.passes.cache import package_hash
 from hwgen.passes.phase import SearchOptions
 from hwgen.polyhedral.search.objective import Objective, allowed_objectives, check_objective
@@ -117,7 +117,8 @@ class Explorer:
 
 
 def _point(chip: Chip, problem: Problem, outcomes: Sequence[Outcome]) -> Point:
-    """The sums over a problem's layers; the first error, where one has no kernel."""
+    """The sums over a problem's layers; the first error, where one has no kernel, and of these
+    the first that no chip is to blame for."""
     area = chip.hardware.area or None if chip.hardware is not None else None
     point = Point(problem.name, chip.settings, problem.settings, area=area)
     if error := chip.error or problem.error:
@@ -125,7 +126,7 @@ def _point(chip: Chip, problem: Problem, outcomes: Sequence[Outcome]) -> Point:
     made = list(zip(problem.layers, outcomes, strict=True))
     refused = [(layer, o.refused) for layer, o in made if o.refused is not None]
     if refused:
-        layer, error = refused[0]
+        layer, error = min(refused, key=lambda found: found[1].code not in DEFECTS)
         told = error.diagnostic
         where = f"{layer.label}: {told.field}".rstrip(": ") if problem.network else told.field
         return replace(point, error=replace(told, field=where), refused=len(refused))

@@ -19,7 +19,9 @@ from hwgen.spec.workload import Workload
 from hwgen.verify.executors import worker_died
 
 DEFECT = "H000"
-"""Code of an error that no chip is to blame for: it is never kept."""
+LOST = worker_died().diagnostic
+DEFECTS = (DEFECT, LOST.code)
+"""Codes of errors that no chip is to blame for: they are never kept."""
 
 
 class _Strict(BaseModel):
@@ -68,10 +70,7 @@ class Outcome(_Strict):
     @property
     def kept(self) -> bool:
         """True if another run would find the same."""
-        return self.refused is None or self.refused.code not in (DEFECT, LOST.code)
-
-
-LOST = worker_died().diagnostic
+        return self.refused is None or self.refused.code not in DEFECTS
 
 
 @dataclass(frozen=True, slots=True)

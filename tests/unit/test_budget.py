@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "hwgen"
 BUDGET = {
     "": 901,
     "autoschedule": 2339,
-    "cli": 4956,
+    "cli": 4957,
     "codegen": 19245,
     "explore": 930,
     "model": 10867,

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,6 +22,7 @@ from hwgen.errors import HwgenError
 from hwgen.explore.guided import Axis, guided
 from hwgen.explore.points import Chip, Explorer, Layer, Problem
 from hwgen.explore.store import Store
+from hwgen.explore.work import Outcome, Refused, Work
 from hwgen.passes.phase import SearchOptions
 from hwgen.report.sweep import pareto
 from hwgen.spec.load import load_hardware, load_workload
@@ -154,7 +156,7 @@ def test_processes_and_their_number_change_nothing(capsys: Text) -> None:
 
 
 @WITH_CLUSTER
-def test_a_cluster_finds_the_same(tmp_path: Path, capsys: Text) -> None:
+def test_a_cluster_finds_the_same() -> None:
     problem = Problem("gemm", (), (Layer("gemm", load_workload("gemm", {"N": 32, "K": 32})),))
     chips = [Chip((("BATCH", b),), load_hardware("vta", {"BATCH": b})) for b in (1, 2)]
     wanted = [(chip, problem) for chip in chips]
@@ -164,7 +166,6 @@ def test_a_cluster_finds_the_same(tmp_path: Path, capsys: Text) -> None:
         near = [*Explorer(workers, store, SearchOptions()).points(wanted)]
     assert far == near
     assert all(p.cycles for p in near)
-    del tmp_path, capsys
 
 
 def _killed(command: Sequence[str], file: Path, least: int) -> int:
@@ -245,6 +246,8 @@ def test_area_and_energy_are_objectives(tmp_path: Path, capsys: Text) -> None:
         (["--objective", "energy"], "[H426]"),
         (["--set", "BATHC=1,2"], "[H005]"),
         (["--set", "BATCH=1,x"], "[H004]"),
+        (["--set", "BATCH=1,2", "--set", "BATCH=1,2"], "[H004]"),
+        (["--set", "BATCH=1", "--set", "spec.BATCH=2"], "[H004]"),
         (["--without", "softmax"], "[H004]"),
         (["--model", "none.tflite"], "[H001]"),
         (["--csv", str(Path(__file__) / "x.csv")], "[H009]"),
@@ -317,6 +320,24 @@ def test_a_defect_is_a_result_that_is_not_kept(
     assert main([*KERNEL, "--db", str(file)]) == 1
     assert "internal error: KeyError: 'lost'" in capsys.readouterr().out
     assert _count(file) == 0
+
+
+def test_a_defect_is_told_before_what_a_chip_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = load_workload("gemm", {"M": 2, "N": 32, "K": 32})
+    other = replace(workload, name="other")
+
+    def one_broken(work: Work) -> Outcome:
+        if work.workload is other:
+            return Outcome(refused=Refused(code="H000", message="internal error"))
+        return Outcome(refused=Refused(code="H301", message="no intrinsic"))
+
+    monkeypatch.setattr("hwgen.explore.points.outcome_of", one_broken)
+    network = Problem("net", (), (Layer("0 a", workload), Layer("1 b", other)), network=True)
+    with Processes(1) as workers, Store() as store:
+        explorer = Explorer(workers, store, SearchOptions())
+        (point,) = explorer.points([(Chip((), load_hardware("vta")), network)])
+    assert point.error is not None
+    assert (point.error.code, point.error.field, point.refused) == ("H000", "1 b", 2)
 
 
 def test_a_budget_takes_that_many_chips_and_always_the_same(capsys: Text) -> None:
