@@ -6,14 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
+from random import Random
 from typing import Any
 
 from hwgen.verify.executors import extra
 
 BATCH = 8
 """Chips that are chosen before the results of any of them are known."""
-ASKS = 20
-"""Times the budget, after which a sampler that repeats itself ends."""
 
 Figures = tuple[float, ...] | None
 """The objectives of a chip; None where it has no kernel for something."""
@@ -39,7 +38,9 @@ def guided(
     objectives: int,
     measured: Callable[[Sequence[tuple[int, ...]]], Sequence[Figures]],
 ) -> None:
-    """Measure `budget` different chips. `measured`: the figures of some, by their values.
+    """Measure `budget` different chips, of more. `measured`: the figures of some, by their values.
+
+    In place of a chip that the sampler has chosen before, one is drawn at random.
 
     Raises:
         HwgenError: H046 without the package `optuna`; as `measured`.
@@ -49,14 +50,23 @@ def guided(
     known: dict[tuple[int, ...], Figures] = {}
     sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
     study = optuna.create_study(directions=["minimize"] * objectives, sampler=sampler)
-    for _ in range(0, ASKS * budget, BATCH):
-        trials = [study.ask() for _ in range(BATCH)]
+    others = Random(seed)
+    while len(known) < budget:
+        trials = [study.ask() for _ in range(min(BATCH, budget - len(known)))]
         asked = [_values(trial, axes) for trial in trials]
-        new = [v for v in dict.fromkeys(asked) if v not in known][: budget - len(known)]
+        new = [v for v in dict.fromkeys(asked) if v not in known]
+        count = len(trials)
+        while len(new) < count:
+            places = [others.randrange(len(a.values)) for a in axes]
+            drawn = tuple(a.values[n] for a, n in zip(axes, places, strict=True))
+            if drawn not in known and drawn not in new:
+                new.append(drawn)
+                names = (a.name for a in axes)
+                study.enqueue_trial(dict(zip(names, places, strict=True)))
+                trials.append(study.ask())
+                asked.append(_values(trials[-1], axes))
         known |= dict(zip(new, measured(new), strict=True))
-        _tell(study, trials, [known.get(v) for v in asked], optuna.trial.TrialState.FAIL)
-        if len(known) == budget:
-            return
+        _tell(study, trials, [known[v] for v in asked], optuna.trial.TrialState.FAIL)
 
 
 def sampler_package() -> Any:

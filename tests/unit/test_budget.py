@@ -16,7 +16,7 @@ BUDGET = {
     "autoschedule": 2339,
     "cli": 4957,
     "codegen": 19245,
-    "explore": 930,
+    "explore": 940,
     "model": 10867,
     "network": 5995,
     "passes": 5906,
