@@ -5,6 +5,7 @@ A worker that dies is replaced, and its piece of work is given to another one. `
 
 from __future__ import annotations
 
+import os
 import signal
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,8 +15,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import islice
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, parent_process
+from multiprocessing.connection import wait as wait_for
 from multiprocessing.process import BaseProcess
+from threading import Thread
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
@@ -102,7 +105,7 @@ class _Slot:
         """Processes that begin now never see an interrupt: this one does, and ends them."""
         before = set(active_children())
         if self._pool is None:
-            self._pool = ProcessPoolExecutor(1, get_context("spawn"))
+            self._pool = ProcessPoolExecutor(1, get_context("spawn"), _end_with_parent)
         if not hasattr(signal, "pthread_sigmask"):  # Windows: they see it, and end by it.
             future = self._pool.submit(call, one)
         else:
@@ -122,6 +125,18 @@ class _Slot:
         if self._pool is not None:
             self._pool.shutdown()
         self._pool, self._process = None, set()
+
+
+def _end_with_parent() -> None:
+    """A process whose parent is killed would wait for work for ever."""
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        wait_for([parent.sentinel])
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
 
 
 class Cluster(Executor):

@@ -23,7 +23,7 @@ BUDGET = {
     "polyhedral": 23321,
     "report": 3518,
     "spec": 11377,
-    "verify": 3836,
+    "verify": 3851,
 }
 """Lines of Python at most, by folder; "": modules of the package itself."""
 
