@@ -7,7 +7,13 @@ from typing import Annotated
 import typer
 
 from hwgen import __version__
-from hwgen.cli import commands_compile, commands_files, commands_kernels, commands_verify
+from hwgen.cli import (
+    commands_compile,
+    commands_explore,
+    commands_files,
+    commands_kernels,
+    commands_verify,
+)
 from hwgen.cli.help import on
 from hwgen.cli.options import epilog
 
@@ -37,6 +43,7 @@ def root(
         raise typer.Exit
 
 
-for _some in (commands_files, commands_kernels, commands_compile, commands_verify):
+_GROUPS = (commands_files, commands_kernels, commands_compile, commands_explore, commands_verify)
+for _some in _GROUPS:
     app.registered_commands += _some.commands.registered_commands
 app.command("help", epilog=epilog("help H422", "help H4", "help tensorize", "help generate"))(on)

@@ -40,6 +40,7 @@ from hwgen.cli.options import (
     one,
     output_option,
     path,
+    several,
     workloads_option,
 )
 from hwgen.cli.pictures import Pictures
@@ -142,7 +143,7 @@ def generate(
     The report lists the compiler's decisions, the cycles and their lower bound. With several values
     of a --set it is a table that marks the Pareto front in cycles and off-chip bytes.
     """
-    swept = any("," in text for text in settings or ())
+    swept = any(map(several, settings or ()))
     of_one = {
         "--stage": stage is not None,
         "--output": output is not None,

@@ -35,6 +35,14 @@ def stages(incomplete: str) -> list[str]:
     return _beginning(incomplete, dict.fromkeys((*STAGES, *NEST_STAGES)))
 
 
+def objectives(incomplete: str) -> list[str]:
+    """Objectives of an exploration, after those that are there with a comma."""
+    before, comma, _ = incomplete.rpartition(",")
+    names = ("cycles", "traffic", "energy", "area")
+    left = (n for n in names if n not in before.split(","))
+    return _beginning(incomplete, [f"{before}{comma}{n}" for n in left])
+
+
 def topics(context: typer.Context, incomplete: str) -> list[str]:
     """What `help` explains: codes of errors, primitives of schedules, and commands."""
     from hwgen.polyhedral.schedule.script import PRIMITIVES

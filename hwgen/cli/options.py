@@ -126,6 +126,11 @@ TextOrNone = Optional[str]  # noqa: UP045
 TextsOrNone = Optional[list[str]]  # noqa: UP045
 
 
+def several(text: str) -> bool:
+    """True if a `--set` has several values."""
+    return "," in text or ".." in text
+
+
 def spec_option(note: str = "") -> Any:
     """`--spec`; `note`: a sentence after its help."""
     said = f"The chip: a file, or a name that `hwgen list` shows. {note}".strip()

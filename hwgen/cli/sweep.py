@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from itertools import product
-from math import prod
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import typer
 
-from hwgen.cli.generate import compile_one, load
+from hwgen.cli.axes import expand
+from hwgen.cli.generate import load
+from hwgen.cli.options import several
 from hwgen.cli.progress import campaign_progress
-from hwgen.cli.resolve import Request, WorkloadRequest, parse_assignments, resolve
+from hwgen.cli.resolve import WorkloadRequest, resolve
 from hwgen.cli.searching import Search
 from hwgen.errors import HwgenError
+from hwgen.explore.points import Chip, Explorer, Layer, Problem, Settings
+from hwgen.explore.store import Store
+from hwgen.passes.phase import SearchOptions
 from hwgen.report.output import check_folder, write_files
 from hwgen.report.records import Record
-from hwgen.report.sweep import Point, sweep_records, sweep_svg, sweep_text
-from hwgen.spec.hardware import HardwareSpec
-
-MAX_POINTS = 1024
-"""Combinations of one sweep."""
+from hwgen.report.sweep import sweep_records, sweep_svg, sweep_text
+from hwgen.spec.find import Kind
+from hwgen.verify.executors import Processes
 
 
 def sweep(
@@ -40,21 +41,29 @@ def sweep(
         HwgenError: as `resolve`, of any combination; H004 too many; H009 the plot cannot be
             written. A combination that has no kernel is a line of the table.
     """
-    combinations = expand(settings)
     # All are read first: a name that nobody has is no reason to compile the others.
-    requests = [resolve(spec, workloads, c, dtypes) for c in combinations]
+    requests = [resolve(spec, workloads, c, dtypes) for c in expand(settings)]
     if plot is not None:
         check_folder(plot.parent)
-    points: list[Point] = []
-    total = sum(len(r.workloads) for r in requests)
-    with campaign_progress("generate", total) as progress:
-        for combination, request in zip(combinations, requests, strict=True):
-            for point in _points(request, combination, settings, search):
-                points.append(point)
-                progress("points", len(points), total)
-    chip = requests[0].spec.stem
+    wanted: list[tuple[Chip, Problem]] = []
+    for request in requests:
+        chosen = swept(request.parameters, "spec", settings)
+        try:
+            chip = Chip(chosen, load(request, search))
+        except HwgenError as error:
+            chip = Chip(chosen, error=error.diagnostic)
+        wanted += [(chip, problem_of(w, tuple(settings))) for w in request.workloads]
+    with (
+        campaign_progress("generate", len(wanted)) as progress,
+        Processes(1) as workers,
+        Store() as store,
+    ):
+        explorer = Explorer(workers, store, options_of(search), search.cached)
+        explorer.told = lambda done, total: progress("points", done, total)
+        points = [*explorer.points(wanted)]
+    chip_name = requests[0].spec.stem
     if plot is not None:
-        write_files(plot.parent, {plot.name: sweep_svg(chip, points)})
+        write_files(plot.parent, {plot.name: sweep_svg(chip_name, points)})
     ok = any(p.error is None for p in points)
     if as_json:
         from hwgen.cli.records import print_record
@@ -67,79 +76,30 @@ def sweep(
         }
         print_record("generate", record, ok=ok)
     else:
-        typer.echo(sweep_text(chip, points))
+        typer.echo(sweep_text(chip_name, points))
         if plot is not None:
             typer.echo(f"\nwrote {plot.name} to {plot.parent}")
     if not ok:
         raise typer.Exit(1)
 
 
-def expand(settings: Sequence[str]) -> list[tuple[str, ...]]:
-    """Every combination of the values, the last name's changing fastest.
-
-    Raises:
-        HwgenError: H004 where a value is no integer or there are too many combinations.
-    """
-    choices: list[list[str]] = []
-    for text in settings:
-        name, equals, values = text.partition("=")
-        choices.append([f"{name}{equals}{v}" for v in values.split(",")])
-        parse_assignments([choices[-1][0]])
-        for one in choices[-1]:
-            parse_assignments([one])
-        if len(set(choices[-1])) < len(choices[-1]):
-            raise HwgenError(
-                "H004", "--set has a value twice", found=text, repair="keep one of the two"
-            )
-    if prod(map(len, choices)) > MAX_POINTS:
-        raise HwgenError(
-            "H004",
-            "--set has too many combinations",
-            found=f"{prod(map(len, choices)):,}",
-            allowed=f"at most {MAX_POINTS:,}",
-            repair="take fewer values, or several commands",
-        )
-    return list(product(*choices))
+def swept(given: Settings, owner: Kind, settings: Sequence[str]) -> Settings:
+    """Those of a file's numbers that have several values."""
+    texts = [text.partition("=")[0].strip() for text in settings if several(text)]
+    names = {t.removeprefix(f"{owner}.") for t in texts}
+    return tuple((name, value) for name, value in given if name in names)
 
 
-def _points(
-    request: Request, combination: Sequence[str], settings: Sequence[str], search: Search
-) -> Iterator[Point]:
-    """A point for each workload of a combination."""
-    swept = {text.partition("=")[0].strip() for text in settings if "," in text}
-    named = [
-        (a.name, a.value)
-        for text in combination
-        for a in parse_assignments([text])
-        if text.partition("=")[0].strip() in swept
-    ]
+@cache
+def problem_of(wanted: WorkloadRequest, settings: tuple[str, ...]) -> Problem:
+    """A workload in the sizes asked for, or why there is none."""
+    name, chosen = wanted.path.stem, swept(wanted.sizes, "workload", settings)
     try:
-        hardware = load(request, search)
+        return Problem(name, chosen, (Layer(name, wanted.load()),))
     except HwgenError as error:
-        for wanted in request.workloads:
-            yield Point(wanted.path.stem, tuple(named), (), error=error.diagnostic)
-        return
-    parameters = dict(request.parameters)
-    for wanted in request.workloads:
-        sizes = dict(wanted.sizes)
-        of_chip = tuple((n, v) for n, v in named if n in parameters)
-        of_workload = tuple((n, v) for n, v in named if n in sizes)
-        plain = Point(wanted.path.stem, of_chip, of_workload)
-        try:
-            yield _compiled(wanted, hardware, plain, search)
-        except HwgenError as error:
-            yield replace(plain, error=error.diagnostic)
+        return Problem(name, chosen, (), error=error.diagnostic)
 
 
-def _compiled(
-    wanted: WorkloadRequest,
-    hardware: HardwareSpec,
-    plain: Point,
-    search: Search,
-) -> Point:
-    """The point of a combination, with the figures of its kernel."""
-    from hwgen.report.text import measure
-
-    m = measure(compile_one(wanted, hardware, search))
-    cycles, bound, moved = m.timing.cycles, m.bound.cycles, m.off_chip_bytes
-    return replace(plain, cycles=cycles, bound=bound, off_chip_bytes=moved)
+def options_of(search: Search) -> SearchOptions:
+    """Options of each kernel's search, wherever it runs."""
+    return SearchOptions(search.seconds, objective=search.objective, slack=search.slack)

@@ -32,7 +32,7 @@ from hwgen.spec.expression import DTYPES
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.verify.check_instances import check_compiled
-from hwgen.verify.processes import each
+from hwgen.verify.executors import each
 
 Told = Callable[[str, int, int], None]
 """Called with a word, how many kernels are compiled, and how many there are."""
@@ -166,18 +166,30 @@ def _reported(
 
 def _compiled(work: _Work) -> LayerKernel | Diagnostic:
     """One kernel, or why there is none; runs in a process of its own."""
-    cache = ScheduleCache(work.cache) if work.cache is not None else None
+    emitted = _of_units if work.hardware.units else _of_processor
     try:
         workload = work.computation.workload(work.name)
-        if not work.hardware.units:
-            options = Options(seconds=work.options.seconds, one_workspace=True)
-            made = compile_nest(workload, work.hardware, options=options)
-            return _of_processor(made.program, made.hardware, made.workload, _figures(made))
-        made = compile_workload(workload, work.hardware, replace(work.options, cache=cache))
-        check_compiled(made)
-        return _of_units(made.program, made.hardware, made.workload, _figures(made))
+        made = compile_layer(workload, work.hardware, work.options, work.cache)
+        return emitted(made.program, made.hardware, made.workload, _figures(made))
     except HwgenError as error:
         return error.diagnostic
+
+
+def compile_layer(
+    workload: Workload, hardware: HardwareSpec, options: SearchOptions, cache: Path | None
+) -> Kernel:
+    """A layer of a network, compiled and checked. `cache`: the folder of searches.
+
+    Raises:
+        HwgenError: as `compile_workload` and `check_compiled`.
+    """
+    if not hardware.units:
+        nest = Options(seconds=options.seconds, one_workspace=True)
+        return compile_nest(workload, hardware, options=nest)
+    kept = ScheduleCache(cache) if cache is not None else None
+    made = compile_workload(workload, hardware, replace(options, cache=kept))
+    check_compiled(made)
+    return made
 
 
 def written_over(

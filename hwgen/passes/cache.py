@@ -115,12 +115,6 @@ class ScheduleCache:
 
     folder: Path
 
-    def key(self, workload: Workload, hardware: HardwareSpec, *options: object) -> str:
-        """The name of a result: a hash of all that it depends on."""
-        parts = (version(), package_hash(), canonical(hardware), canonical(workload))
-        text = "\n".join((*parts, *map(repr, options)))
-        return hashlib.sha256(text.encode()).hexdigest()
-
     def read(self, key: str) -> Entry | None:
         """What is kept under a key; None where nothing is, or not what was written."""
         try:
@@ -166,6 +160,13 @@ class ScheduleCache:
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}.json"
+
+
+def content_key(workload: Workload, hardware: HardwareSpec, *options: object) -> str:
+    """The name of a result: a hash of all that it depends on."""
+    parts = (version(), package_hash(), canonical(hardware), canonical(workload))
+    text = "\n".join((*parts, *map(repr, options)))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def canonical(value: object) -> str:

@@ -9,7 +9,7 @@ from itertools import chain, groupby, islice
 
 from hwgen.codegen.lower.image_uses import packed_bytes
 from hwgen.errors import HwgenError, Tolerating
-from hwgen.passes.cache import ScheduleCache
+from hwgen.passes.cache import ScheduleCache, content_key
 from hwgen.passes.kernel import Kernel
 from hwgen.passes.start import Start
 from hwgen.passes.trees import build
@@ -99,7 +99,7 @@ def compile_phase(
     usual = options.slots == SLOTS and options.work == WORK
     if options.cache is None or sharing != NOTHING_SHARED or not usual:
         return _search(start, scop, groups, options, sharing)[0]
-    key = options.cache.key(workload, hardware, options.objective, options.slack)
+    key = content_key(workload, hardware, options.objective, options.slack)
     matches: list[list[Match]] = []
     known = options.cache.read(key)
     if known is not None:

@@ -164,6 +164,27 @@
         if (Array.isArray(point)) { pick(point); }
       });
     });
+    // A chip that is clicked is marked in every figure with such a mark, and in the table.
+    var marked = ids.filter(function (id) { return id === "chips" || id.indexOf("front_") === 0; });
+    function choose(number) {
+      marked.forEach(function (id) {
+        var at = places.chips[number][id], last = figures[id].data.length - 1;
+        var mark = figures[id].data[last];  // Kept where the figure is drawn anew.
+        mark.x = at[0] || figures[id].data[0].x;
+        mark.y = at[1];
+        Plotly.restyle(id, { x: [mark.x], y: [mark.y] }, [last]);
+      });
+      var table = document.getElementById("table-chips"), rows = all("tbody tr", table);
+      table.dataset.numbers.split(" ").forEach(function (n, row) {
+        rows[row].classList.toggle("on", n === number);
+      });
+    }
+    marked.concat(figures.layers && places.chips ? ["layers"] : []).forEach(function (id) {
+      document.getElementById(id).on("plotly_click", function (event) {
+        var point = event.points[0].customdata;
+        if (Array.isArray(point) && places.chips[point[1]]) { choose(point[1]); }
+      });
+    });
     tabs();
     all(".source pre").slice(0, 1).forEach(open);
     var buttons = all("button[data-end]");

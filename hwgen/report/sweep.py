@@ -27,7 +27,9 @@ ROOM = 0.06
 @dataclass(frozen=True, slots=True)
 class Point:
     """One combination of values of one workload; `error` instead of figures where there is no
-    kernel. `parameters`: the chip's that were set, `sizes`: the workload's."""
+    kernel. `parameters`: the chip's that were set, `sizes`: the workload's. `energy` (picojoules)
+    and `area` (square millimetres): None if the chip's file has none. `layers`: of a network, the
+    cycles of each; `refused`: how many have no kernel."""
 
     workload: str
     parameters: tuple[tuple[str, int], ...]
@@ -36,6 +38,10 @@ class Point:
     bound: int = 0
     off_chip_bytes: int = 0
     error: Diagnostic | None = None
+    energy: float | None = None
+    area: float | None = None
+    layers: tuple[tuple[str, int], ...] = ()
+    refused: int = 0
 
     @property
     def settings(self) -> tuple[tuple[str, int], ...]:
@@ -52,11 +58,6 @@ class Point:
         """What was set."""
         return ", ".join(f"{n}={v}" for n, v in self.settings)
 
-    def beats(self, other: Point) -> bool:
-        """Whether it is no worse in both and better in one."""
-        mine, theirs = (self.cycles, self.off_chip_bytes), (other.cycles, other.off_chip_bytes)
-        return mine != theirs and all(a <= b for a, b in zip(mine, theirs, strict=True))
-
 
 def front(points: Sequence[Point]) -> frozenset[Point]:
     """The points that no other one of the same problem beats, where it has others."""
@@ -65,11 +66,25 @@ def front(points: Sequence[Point]) -> frozenset[Point]:
         if p.error is None:
             problems.setdefault(p.problem, []).append(p)
     return frozenset(
-        p
+        mine[n]
         for mine in problems.values()
-        for p in mine
-        if len(mine) > 1 and not any(q.beats(p) for q in mine)
+        if len(mine) > 1
+        for n in pareto([(p.cycles, p.off_chip_bytes) for p in mine])
     )
+
+
+def pareto(values: Sequence[tuple[float, ...]]) -> tuple[int, ...]:
+    """Numbers of those that no other one beats: no worse in all and better in one."""
+    found: list[int] = []
+    for n in sorted(range(len(values)), key=values.__getitem__):
+        mine = values[n]
+        beaten = any(
+            values[m] != mine and all(a <= b for a, b in zip(values[m], mine, strict=True))
+            for m in found
+        )
+        if not beaten:  # What would beat it comes before it in this order.
+            found.append(n)
+    return tuple(sorted(found))
 
 
 def sweep_text(chip: str, points: Sequence[Point]) -> str:

@@ -25,12 +25,14 @@ from hwgen.spec.sync_tokens import Tokens
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """An in-order engine. `queue_entries` calls wait in front of it at most."""
+    """An in-order engine. `queue_entries` calls wait in front of it at most. `area`: square
+    millimetres; it changes no kernel."""
 
     name: str
     location: Location = field(compare=False)
     queue_entries: int = 0
     identifiers: tuple[tuple[str, int | str], ...] = ()
+    area: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -489,6 +491,11 @@ class HardwareSpec(Brief):
         """Whether any access or call is said to take energy."""
         accesses = any(m.read_energy or m.write_energy for m in self.memories)
         return accesses or any(i.energy is not None for i in self.intrinsics)
+
+    @property
+    def area(self) -> float:
+        """Square millimetres of its memories and units, as far as the file says."""
+        return sum(part.area for part in (*self.memories, *self.units))
 
     @property
     def pipelined(self) -> bool:

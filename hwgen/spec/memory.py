@@ -94,6 +94,7 @@ class Memory:
     `literal`: a register file, whose addresses are numbers in the C code. `shared_by`: who sees one
     buffer, of a scratchpad "kernel" or the "thread" that has units of its own. `align_bytes`:
     of every buffer or image. `read_energy`, `write_energy`: picojoules of a byte that calls access.
+    `area`: square millimetres; it changes no kernel.
 
     Templates, "" for none: `declare` what declares it, or its entries; of a workspace, `allocate`
     and `free` a buffer (`type`, `name`, `elements`, `bytes`, `address_bytes`), and with `pool`
@@ -121,6 +122,7 @@ class Memory:
     pool: str = ""
     read_energy: float = 0.0
     write_energy: float = 0.0
+    area: float = field(default=0.0, compare=False)
 
     @property
     def entry_elements(self) -> int:

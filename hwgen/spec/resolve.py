@@ -176,6 +176,7 @@ def _unit(context: Context, schema: HardwareSchema, name: str) -> Unit:
         name, context.document.locate(path, key=True),
         context.integer(given.queue_entries, (*path, "queue_entries"), 0),
         tuple(given.identifiers.items()),
+        0.0 if given.area is None else context.rate(given.area, (*path, "area")),
     )  # fmt: skip
 
 

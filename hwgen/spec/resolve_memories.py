@@ -26,7 +26,7 @@ _FIELDS = {
     ),
     "scratchpad": (
         "dtype", "size", "entry", "identifiers", "banks", "addresses", "declare", "shared_by",
-        "energy",
+        "energy", "area",
     ),
     "workspace": ("allocate", "free", "pool", "size", "align", "banks", "shared_by"),
 }  # fmt: skip
@@ -130,7 +130,11 @@ def resolve_memory(context: Context, schema: HardwareSchema, name: str) -> Memor
             f"[{', '.join(map(str, entry))}]",
             repair=_whole_size(memory.size, size, made.entry_bytes),
         )  # fmt: skip
-    made = replace(made, capacity_entries=size // made.entry_bytes)
+    area = 0.0
+    if memory.area is not None:
+        sized = replace(context, values={**context.values, "bytes": size})
+        area = sized.rate(memory.area, (*path, "area"))
+    made = replace(made, capacity_entries=size // made.entry_bytes, area=area)
     if memory.banks is None:
         return made
     needed = _OWN_BANKS[kind][1:2]

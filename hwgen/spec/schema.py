@@ -114,6 +114,9 @@ class MemorySchema(Model):
     """Banks and their ports; left out: any number of calls at once. Not for off-chip memory."""
     energy: EnergySchema | None = None
     """Energy of accesses by calls; left out: zero. Not for workspaces."""
+    area: RateExpr | None = None
+    """Square millimetres; it may name `bytes`, the memory's size. Left out: zero. Scratchpads
+    only."""
     addresses: Literal["computed", "literal"] = "computed"
     """`literal`: a register file. Every address is a number in the C code, so loops that would
     compute one are unrolled. Scratchpads only."""
@@ -202,6 +205,8 @@ class UnitSchema(Model):
     """Most calls in its queue, the running one included; 0: no limit."""
     identifiers: dict[Name, str | int] = Field(default={})
     """Values that templates may name, as `{{ unit.NAME }}`."""
+    area: RateExpr | None = None
+    """Square millimetres; left out: zero."""
 
 
 class FetchSchema(Model):

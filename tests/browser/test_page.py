@@ -13,12 +13,15 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, FloatRect
 
+from hwgen.explore.page import explore_page
+from hwgen.explore.results import Results, Total
 from hwgen.network.compiled import compile_model
 from hwgen.network.page import network_page
 from hwgen.passes.kernel import Kernel
 from hwgen.pipeline import compile_kernel
 from hwgen.report.html import page
 from hwgen.report.recording import record
+from hwgen.report.sweep import Point
 from hwgen.spec.load import load_hardware, load_workload
 from tests.browser.chromium import Shown, chromium
 from tests.models import WITH_READER, small_network
@@ -219,3 +222,27 @@ def test_a_request_would_be_refused_and_noticed(shown: Shown) -> None:
         " i.src = 'https://example.invalid/x.png'; })"
     )
     assert any("Content Security Policy" in message for message in shown.messages)
+
+
+def test_a_chip_that_is_clicked_is_marked_everywhere(
+    browser: BrowserContext, tmp_path: Path
+) -> None:
+    chips = [
+        Total((("A", n),), (Point("gemm", (("A", n),), (), 100 // n, 1, 1, area=float(n)),))
+        for n in (1, 2, 5)
+    ]
+    made = explore_page(Results("chip", ("cycles", "area"), tuple(chips)))
+    found = Shown(browser, made, tmp_path / "chips.html")
+    marks = {f: f"document.getElementById('{f}').data.at(-1)" for f in ("front_0", "chips")}
+    assert [found.number(f"{mark}.y.length") for mark in marks.values()] == [0, 0]
+    box = found.view.locator("#front_0 .points path").first.bounding_box()
+    assert box is not None
+    found.view.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    found.until("document.querySelectorAll('#table-chips tr.on').length === 1")
+    assert found.view.locator("#table-chips tr.on td").first.text_content() == "5"
+    assert found.number(f"{marks['front_0']}.y[0]") == 20
+    assert found.number(f"{marks['chips']}.y.length") == 3
+    found.view.click("#theme")  # Figures are drawn anew.
+    found.until(f"{marks['front_0']}.y[0] === 20")
+    assert (found.messages, found.requests) == ([], [found.url])
+    found.view.close()

@@ -28,7 +28,7 @@ from hwgen.spec.load import load_hardware, parse_workload
 from hwgen.spec.typecheck import is_float
 from hwgen.verify.campaign import simplest
 from hwgen.verify.data import draw_inputs
-from hwgen.verify.processes import each
+from hwgen.verify.executors import each
 from tests.fuzz.nest_calls import Call, CallDraws
 from tests.fuzz.nest_runs import HOST, Kernel, Target, executed, run_kernels
 from tests.fuzz.nest_workloads import Data, Draws, random_nests

@@ -17,10 +17,10 @@ from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, parse_hardware, parse_workload
 from hwgen.verify.examine import compile_case
+from hwgen.verify.executors import each
 from hwgen.verify.natural.campaign import REFUSALS
 from hwgen.verify.natural.draft import numbers_of
 from hwgen.verify.natural.families import natural_workload
-from hwgen.verify.processes import each
 from tests.fuzz.chips.draw import draw_of
 from tests.fuzz.nest_workloads import Data
 from tests.fuzz.schedules import SHOWN_FAILURES, Case, Failure, FindingError, reduced

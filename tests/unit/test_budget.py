@@ -14,15 +14,16 @@ PACKAGE = Path(__file__).resolve().parents[2] / "hwgen"
 BUDGET = {
     "": 920,
     "autoschedule": 2341,
-    "cli": 4478,
+    "cli": 4960,
     "codegen": 19249,
+    "explore": 940,
     "model": 10867,
-    "network": 5949,
-    "passes": 6202,
+    "network": 5961,
+    "passes": 6203,
     "polyhedral": 23342,
-    "report": 3503,
-    "spec": 11358,
-    "verify": 3643,
+    "report": 3518,
+    "spec": 11377,
+    "verify": 3860,
 }
 """Lines of Python at most, by folder; "": modules of the package itself."""
 

@@ -15,7 +15,7 @@ import hwgen
 from hwgen.cli import main
 from hwgen.model.folders import FOLDER_VARIABLE, cache_folder
 from hwgen.passes import phase
-from hwgen.passes.cache import ScheduleCache, canonical
+from hwgen.passes.cache import ScheduleCache, canonical, content_key
 from hwgen.passes.phase import Kernel, SearchOptions
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
@@ -88,19 +88,18 @@ def test_the_library_keeps_nothing_unless_asked(
 
 
 def test_keys_depend_on_content_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = ScheduleCache(tmp_path)
-    key = store.key(workload(), chip())
+    key = content_key(workload(), chip())
     moved = tmp_path / "moved.yaml"
     moved.write_text("# another line\n" + SPEC.read_text(encoding="utf-8"), encoding="utf-8")
-    assert store.key(workload(), hwgen.load_hardware(moved)) == key
+    assert content_key(workload(), hwgen.load_hardware(moved)) == key
     others = {
-        store.key(workload(), hwgen.load_hardware(SPEC, {"BATCH": 2})),
-        store.key(workload(), hwgen.load_hardware(SPEC, {"READ_LATENCY": 21})),
-        store.key(hwgen.load_workload(GEMM, SIZES | {"M": 5}), chip()),
-        store.key(workload(), chip(), "an option"),
+        content_key(workload(), hwgen.load_hardware(SPEC, {"BATCH": 2})),
+        content_key(workload(), hwgen.load_hardware(SPEC, {"READ_LATENCY": 21})),
+        content_key(hwgen.load_workload(GEMM, SIZES | {"M": 5}), chip()),
+        content_key(workload(), chip(), "an option"),
     }
     monkeypatch.setattr("hwgen.passes.cache.package_hash", lambda: "changed")
-    others.add(store.key(workload(), chip()))
+    others.add(content_key(workload(), chip()))
     assert len(others | {key}) == 6
 
 

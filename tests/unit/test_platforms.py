@@ -12,7 +12,7 @@ import pytest
 
 from hwgen.cli.signals import handled
 from hwgen.spec.regular_file import read_regular
-from hwgen.verify.processes import each
+from hwgen.verify.executors import each
 
 
 def test_processes_are_shared_without_signal_masks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,9 @@ from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import Build, build_in_turn
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
+from hwgen.verify.executors import each
 from hwgen.verify.natural.draft import numbers_of
 from hwgen.verify.natural.families import Natural, natural_workload
-from hwgen.verify.processes import each
 
 if TYPE_CHECKING:
     from hwgen.verify.data import Style

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import cast
 
 from hwgen.errors import HwgenError
+from hwgen.verify.executors import each
 from hwgen.verify.natural.draws import Spec
-from hwgen.verify.processes import each
 from tests.fuzz.chips.draw import Draw, draw_again, draw_of
 from tests.fuzz.chips.examine import Outcome, Verdict, check
 from tests.fuzz.tallies import Counted, one_of_each

@@ -241,7 +241,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 WAITING = "def body(*_, **__):\n    print('ready', flush=True)\n    while True: time.sleep(0.01)"
 SHARED = """
 def body(*_, **__):
-    from hwgen.verify.processes import each
+    from hwgen.verify.executors import each
     sleep = "__import__('time').sleep(60)"
     print(list(each(eval, [sleep, f"print('ready', flush=True) or {sleep}", sleep], 2)))
 """
@@ -408,6 +408,6 @@ def test_files_that_are_no_specs_are_coded_errors(
 def test_the_application_is_complete() -> None:
     names = {c.name or getattr(c.callback, "__name__", "") for c in app.app.registered_commands}
     assert names == {
-        "check", "compile", "explain", "generate", "help", "init", "list", "schema", "simulate",
-        "verify",
+        "check", "compile", "explain", "explore", "generate", "help", "init", "list", "schema",
+        "simulate", "verify",
     }  # fmt: skip

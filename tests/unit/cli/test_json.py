@@ -31,6 +31,7 @@ COMMANDS = {
     "simulate": ["simulate", *KERNEL, "--engine", "python"],
     "simulate, a processor": ["simulate", *LOOPS, "--engine", "python"],
     "compile": ["compile", "tiny.tflite", "--spec", "cpu_generic", "--jobs", "1"],
+    "explore": ["explore", *KERNEL, "--jobs", "1"],
     "verify": ["verify", *KERNEL, "--examples", "2"],
     "verify --workloads": ["verify", "--spec", "vta", "--workloads", "1", "--jobs", "1"],
 }

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hwgen.cli import main
-from hwgen.cli.sweep import MAX_POINTS, expand
+from hwgen.cli.axes import MAX_POINTS, expand
 from hwgen.errors import HwgenError
 from hwgen.report.sweep import Point, front, sweep_svg, sweep_text, terminal_plot
 

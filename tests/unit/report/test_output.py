@@ -132,7 +132,7 @@ def test_a_plot_that_cannot_be_written_is_said_before_the_work(
     def worked(*_: object) -> None:
         raise AssertionError("compiled first")
 
-    monkeypatch.setattr("hwgen.cli.sweep._points", worked)
+    monkeypatch.setattr("hwgen.cli.sweep.problem_of", worked)
     (tmp_path / "file").write_text("")
     plot = str(tmp_path / "file" / "plot.svg")
     assert main(["generate", *GEMM, "--set", "M=1,2", "--plot", plot]) == 1

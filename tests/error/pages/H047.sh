@@ -1,0 +1,1 @@
+hwgen explore --spec vta --workload gemm --db without_tag.yaml
