@@ -11,8 +11,9 @@ from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.tree.cost import operations
 from hwgen.polyhedral.tree.edit import main_site
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage
+from hwgen.polyhedral.tree.padding import is_by_place
 from hwgen.polyhedral.tree.terms import addends
-from hwgen.spec.expression import DTYPES, Access, Name, names
+from hwgen.spec.expression import DTYPES, Access, Call, Cast, Const, Name, names
 from hwgen.spec.typecheck import is_float
 
 
@@ -207,6 +208,29 @@ def plain_target(stage: Stage) -> bool:
     """Whether each index of the target is an iterator of its own."""
     plain = [i.name for i in stage.target.indices if isinstance(i, Name)]
     return len(set(plain)) == len(stage.target.indices)
+
+
+def is_read_in_place(state: LoopTree, name: str) -> bool:
+    """Whether a tensor is another one with padding, of which lanes read either in all elements."""
+    stage = state.stage.get(name)
+    if stage is None:
+        return False
+    match stage.value:
+        case Call("select", (condition, Access() as source, Const() | Cast(_, Const()))):
+            inside = is_by_place(stage.value) and pristine(state, name) and plain_target(stage)
+        case _:
+            return False
+    readers = state.readers(name)
+    if not inside or not readers or state.tensor[name].role != "intermediate":
+        return False
+    chosen = [n for n, i in enumerate(stage.target.indices) if {*names(i)} & {*names(condition)}]
+    return source.tensor not in state.stage and all(
+        pristine(state, reader.tensor)
+        and {*last_index(reader)}.isdisjoint(n for d in chosen for n in names(access.indices[d]))
+        for reader in readers
+        for access in reader.reads
+        if access.tensor == name
+    )
 
 
 def _post(state: LoopTree, stage: Stage) -> tuple[str, Mapping[str, str]]:

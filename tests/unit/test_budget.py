@@ -13,13 +13,13 @@ PACKAGE = Path(__file__).resolve().parents[2] / "hwgen"
 
 BUDGET = {
     "": 901,
-    "autoschedule": 2339,
+    "autoschedule": 2462,
     "cli": 4475,
     "codegen": 19245,
     "model": 10867,
-    "network": 5983,
+    "network": 5975,
     "passes": 5905,
-    "polyhedral": 23321,
+    "polyhedral": 23340,
     "report": 3503,
     "spec": 11358,
     "verify": 3634,
