@@ -8,13 +8,12 @@ from math import prod
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.schedule.schedule import Schedule
-from hwgen.polyhedral.tree.cost import operations
+from hwgen.polyhedral.tree.cost import operations, sums_narrow
 from hwgen.polyhedral.tree.edit import main_site
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage
 from hwgen.polyhedral.tree.padding import is_by_place
 from hwgen.polyhedral.tree.terms import addends
 from hwgen.spec.expression import DTYPES, Access, Call, Cast, Const, Name, names
-from hwgen.spec.typecheck import is_float
 
 
 def attempt(schedule: Schedule, edits: Callable[[], None]) -> HwgenError | None:
@@ -188,15 +187,8 @@ def nest_of(state: LoopTree, name: str) -> Nest:
         post,
         partner,
         stage.op == "+=",
-        stage.op == "+=" and _is_narrow(state, stage),
+        sums_narrow(state, stage),
     )
-
-
-def _is_narrow(state: LoopTree, stage: Stage) -> bool:
-    """Whether a stage reads integers alone, all of them narrower than its result."""
-    dtypes = [state.tensor[a.tensor].dtype for a in stage.reads]
-    least = DTYPES[state.tensor[stage.tensor].dtype]
-    return bool(dtypes) and all(not is_float(d) and DTYPES[d] < least for d in dtypes)
 
 
 def last_index(stage: Stage) -> tuple[str, ...]:

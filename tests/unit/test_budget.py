@@ -13,13 +13,13 @@ PACKAGE = Path(__file__).resolve().parents[2] / "hwgen"
 
 BUDGET = {
     "": 901,
-    "autoschedule": 2462,
+    "autoschedule": 2454,
     "cli": 4475,
     "codegen": 19245,
     "model": 10867,
     "network": 5975,
     "passes": 5905,
-    "polyhedral": 23340,
+    "polyhedral": 23350,
     "report": 3503,
     "spec": 11358,
     "verify": 3634,
