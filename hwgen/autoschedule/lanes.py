@@ -19,9 +19,10 @@ from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.tree.cost import sums_in_vectors
 from hwgen.polyhedral.tree.edit import main_site
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage
-from hwgen.spec.expression import Access, Name, names
+from hwgen.spec.expression import DTYPES, Access, Cast, Name, names
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor
+from hwgen.spec.typecheck import is_float
 
 SPARE = 4
 """Iterations per worker of a loop that workers share: enough that the last ones to end are a small
@@ -155,8 +156,12 @@ def schedule_nest(
         kernel = _factor(schedule, target, main_reduction(nest), point.depth, inner=False)
     if kernel != target:
         schedule.set_scope(kernel, private_memory(schedule.hardware))
-    outer, tile = _tile_consumer(schedule, target, structure, point, machine)
+    wide = "" if structure.partial else _before_narrowing(schedule, target)
+    outer, tile = _tile_consumer(schedule, target, structure, point, machine, wide)
     block = [*outer][-1] if outer else tile
+    if wide:
+        schedule.compute_at(wide, tile)
+        _finish(schedule, [*lone_loops(schedule, wide)[0]], machine)
     if kernel == target:
         schedule.compute_at(target, tile)
         for copy, operand in copies.items():
@@ -165,6 +170,8 @@ def schedule_nest(
                 schedule.compute_at(copy, moving[-1] if moving else next(iter(outer)))
             else:  # Workers share it.
                 schedule.set_scope(copy, machine.default_memory)
+            if operand.tensor not in structure.packed:
+                _vectorize_copy(schedule, copy, lanes_of(nest, machine))
         if structure.dot:
             _dot_tile(schedule, target, structure, point, tile, machine)
             return
@@ -177,6 +184,27 @@ def schedule_nest(
         schedule.compute_at(target, block)
         schedule.compute_at(kernel, _tile_sums(schedule, target, structure, point, block))
     _register_tile(schedule, nest, kernel, structure, target, machine)
+
+
+def _before_narrowing(schedule: Schedule, target: str) -> str:
+    """The stage that takes sums of integers, in their type: what it gives is narrowed after it, so
+    that compilers have lanes of one type. "" where it narrows nothing."""
+    state = schedule.state
+    post, dtype = nest_of(state, target).post, state.tensor[target].dtype
+    if not post or is_float(dtype):
+        return ""
+    match state.stage[post].value:
+        case Cast(narrow, _) if DTYPES[narrow] < DTYPES[dtype]:
+            return schedule.cache_write(post, private_memory(schedule.hardware), dtype)
+        case _:
+            return ""
+
+
+def _vectorize_copy(schedule: Schedule, copy: str, lanes: int) -> None:
+    """Lanes for the innermost loop of a copy, where it fills them."""
+    loops = schedule.loops(copy)
+    if loops and schedule.extent(loops[-1]) >= lanes:
+        attempt(schedule, lambda: schedule.vectorize(loops[-1]))
 
 
 def _pad(
@@ -282,10 +310,11 @@ def _tile_consumer(
     structure: Structure,
     point: Point,
     machine: Processor,
+    between: str,
 ) -> tuple[dict[str, str], str]:
     """The consumer's loops over blocks, tiles and a register tile; those around the tiles, with
-    the iterator of each, and the innermost of a tile."""
-    post, loops = partner_loops(schedule, target)
+    the iterator of each, and the innermost of a tile. `between`: as of `partner_loops`."""
+    post, loops = partner_loops(schedule, target, between)
     chosen = [structure.v] if not structure.partial else []
     chosen += [structure.r] if structure.r else []
     others = [n for n in schedule.loops(post) if n not in {loops[i] for i in chosen}]

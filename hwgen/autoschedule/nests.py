@@ -135,10 +135,15 @@ def loop_of(schedule: Schedule, stage: str, iterator: str) -> str:
     return value.name
 
 
-def partner_loops(schedule: Schedule, stage: str) -> tuple[str, dict[str, str]]:
-    """The stage that takes another's results, and its loop for each iterator of the other's."""
+def partner_loops(schedule: Schedule, stage: str, between: str = "") -> tuple[str, dict[str, str]]:
+    """The stage that takes another's results, and its loop for each iterator of the other's;
+    `between`: a stage that takes them first."""
     nest = nest_of(schedule.state, stage)
-    return nest.post, {i: loop_of(schedule, nest.post, p) for i, p in (nest.partner or {}).items()}
+    post, partner = nest.post, nest.partner or {}
+    if post == between:
+        last = nest_of(schedule.state, between)
+        post, partner = last.post, {i: (last.partner or {})[p] for i, p in partner.items()}
+    return post, {i: loop_of(schedule, post, p) for i, p in partner.items()}
 
 
 def lone_loops(schedule: Schedule, stage: str) -> tuple[tuple[str, ...], set[str]]:
