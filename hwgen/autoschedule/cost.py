@@ -12,7 +12,8 @@ tiles and loops cost. What a machine takes for each is in its spec; numbers here
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import reduce
 from math import log2, prod
 
 import numpy as np
@@ -33,6 +34,7 @@ class Structure:
 
     `partial`: `v` is a part of the reduction, and its lanes are added up afterwards. `dot`: the
     iterator of the reduction that the compiler of the code runs in lanes by itself ("": `v` is).
+    `widened`: operands are copied in the type of the sums, block by block.
     """
 
     v: str
@@ -42,6 +44,7 @@ class Structure:
     columns_first: bool = False
     partial: bool = False
     dot: str = ""
+    widened: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +118,7 @@ def grid(nest: Nest, hardware: HardwareSpec, structure: Structure) -> Grid:
     row_tiles = (1,) if structure.dot else _counts(blocks, tall, rows[0])
     length = extents.get(main_reduction(nest), 1)
     depths = [0]
-    if not structure.partial and not structure.dot:
+    if not structure.partial and not structure.dot and not structure.widened:
         depths += [d for d in (64, 128, 256, 512) if 2 * d <= length]
     axes = tuple(
         a.ravel().astype(np.int64)
@@ -146,6 +149,9 @@ def _cycles(
     axes: tuple[npt.NDArray[np.int64], ...],
 ) -> Floats:
     machine, costs = hardware.machine, hardware.machine.costs
+    if structure.widened:
+        wide_ = (replace(o, bytes=nest.accumulator_bytes) for o in nest.operands)
+        nest = replace(nest, operands=tuple(wide_), narrow=False)
     columns, rows, column_tiles, row_tiles, depth = (a.astype(np.float64) for a in axes)
     extents = nest.extents
     width = lanes_of(nest, machine)
@@ -185,7 +191,8 @@ def _cycles(
     else:
         reduction = added * np.ceil(length / depth) * depth
         instances = others * tiles_r * tiles_v
-        finish = vectors * rows * (3.0 + 2.0 * nest.operations)
+        after = np.minimum(columns, max(lanes, machine.lanes_bytes // nest.result_bytes))
+        finish = np.ceil(columns / after) * rows * (3.0 + 2.0 * nest.operations)
     slices = np.ceil(length / depth)
     finish = finish * np.where(slices > 1, 1.0 + slices, 1.0) + 4.0
     work = instances * (reduction * step + finish)
@@ -205,12 +212,20 @@ def _cycles(
     total = busiest(times, machine) + start
     if structure.partial:
         total = total + _met(nest, machine, structure, rows) * share
-    total = total + _packing(nest, machine, structure) + _padding(nest, machine, structure, sizes)
+    if structure.widened:
+        boxes = {structure.v: block_v, structure.r: block_r}
+        copied, held_bytes = _widening(nest, machine, structure, boxes)
+        total = total + copied * share
+    else:
+        held_bytes = np.zeros_like(total)
+        total = total + _packing(nest, machine, structure)
+    total = total + _padding(nest, machine, structure, sizes)
 
     accumulators = vectors * rows
     held = accumulators + vectors + 1 if machine.lanes_bytes else rows
     illegal = held > costs.registers
     illegal |= (slices > 1) & (block_v * block_r * nest.accumulator_bytes > _private(hardware) / 2)
+    illegal |= held_bytes > _private(hardware) / 2
     illegal |= (rows > 1) & (row_tiles > tiles_r) | (column_tiles > tiles_v)
     return np.where(illegal, np.inf, total)
 
@@ -256,7 +271,7 @@ def _step(
 
 def _far(operand: Operand, nest: Nest, structure: Structure, reach_bytes: float) -> bool:
     """Whether successive steps of the reduction touch memory far apart."""
-    if operand.tensor in structure.packed or not nest.reduction:
+    if structure.widened or operand.tensor in structure.packed or not nest.reduction:
         return False
     stride = operand.stride(nest.reduction[-1][0])
     return stride is None or abs(stride) * operand.bytes >= reach_bytes
@@ -301,20 +316,24 @@ def _levels(
 
 def footprint(operand: Operand, box: Mapping[str, Floats], line_bytes: int) -> Floats:
     """Bytes of the smallest box of elements that a box of iterations touches, in whole lines."""
+    *outer, last = _sides(operand, box)
+    line = min(line_bytes / operand.bytes, float(prod(operand.shape[-1:])))
+    return reduce(np.multiply, outer, np.maximum(last, line)) * operand.bytes
+
+
+def _sides(operand: Operand, box: Mapping[str, Floats]) -> list[Floats]:
+    """Elements along each dimension of what a box of iterations touches."""
     some = next(iter(box.values()))
-    result = np.ones_like(some)
-    for number, (steps, extent) in enumerate(zip(operand.steps, operand.shape, strict=True)):
+    sides: list[Floats] = []
+    for steps, extent in zip(operand.steps, operand.shape, strict=True):
         size = np.full_like(some, float(extent))
         if steps is not None:
             reach = np.ones_like(some)
             for iterator, step in steps.items():
                 reach = reach + abs(step) * (box[iterator] - 1.0)
             size = np.minimum(size, reach)
-        if number == len(operand.shape) - 1:
-            line = min(line_bytes / operand.bytes, float(extent))
-            size = np.maximum(size, line)
-        result = result * size
-    return result * operand.bytes
+        sides.append(size)
+    return sides or [np.ones_like(some)]
 
 
 def _traffic(
@@ -392,6 +411,48 @@ def _packing(nest: Nest, machine: Processor, structure: Structure) -> float:
             shared = work / machine.workers + machine.start_cycles
             total += max(min(work, shared), 2 * operand.size / machine.memory_bytes_per_cycle)
     return total
+
+
+def outer_order(structure: Structure, others: Sequence[str]) -> list[str]:
+    """The iterators of the loops around a block's tiles, outermost first."""
+    own = [structure.v] if not structure.partial else []
+    own += [structure.r] if structure.r else []
+    if not structure.columns_first:
+        return [*others, *own[::-1]]
+    # What is copied for a block of columns then stays for all rows.
+    return [structure.v, *others, *own[1:]] if structure.widened else [*others, *own]
+
+
+def _widening(
+    nest: Nest, machine: Processor, structure: Structure, blocks: Mapping[str, Floats]
+) -> tuple[Floats, Floats]:
+    """Cycles of copying what tiles need of each operand at the innermost loop around them that
+    moves it, or at the outermost where none does, and the bytes of all copies together."""
+    some, lanes = blocks[structure.v], lanes_of(nest, machine)
+    others = [n for n, e in nest.spatial if n not in blocks and e > 1]
+    trips = {n: np.ceil(nest.extents[n] / blocks.get(n, np.ones_like(some)))
+             for n, _ in nest.spatial}  # fmt: skip
+    box = {n: np.full_like(some, float(e)) for n, e in nest.reduction}
+    box |= {n: blocks.get(n, np.ones_like(some)) for n, _ in nest.spatial}
+    outer = outer_order(structure, others)
+    first = np.zeros_like(some)
+    for k, n in reversed([*enumerate(outer)]):
+        first = np.where(trips[n] > 1, float(k), first)
+    cycles, held = np.zeros_like(some), np.zeros_like(some)
+    for operand in nest.operands:
+        times, place = np.ones_like(some), first
+        for k, n in enumerate(outer):
+            place = np.where((trips[n] > 1) & operand.uses(n), float(k), place)
+        for k, n in enumerate(outer):
+            times = times * np.where(place >= k, trips[n], 1.0)
+        *sides, last = _sides(operand, box)
+        elements = reduce(np.multiply, sides, last)
+        vectors = reduce(np.multiply, sides, np.ceil(last / lanes))
+        turned = operand.tensor in structure.packed
+        each = elements * machine.costs.gather_cycles if turned else vectors * 2.0
+        cycles = cycles + times * each
+        held = held + elements * operand.bytes
+    return cycles, held
 
 
 def _padding(

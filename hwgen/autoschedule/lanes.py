@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from math import prod
 
-from hwgen.autoschedule.cost import Point, Structure, lanes_of, main_reduction
-from hwgen.autoschedule.nests import Nest, attempt, lone_loops, loop_of, nest_of, partner_loops
+from hwgen.autoschedule.cost import Point, Structure, lanes_of, main_reduction, outer_order
+from hwgen.autoschedule.nests import (
+    Nest,
+    Operand,
+    attempt,
+    is_read_in_place,
+    lone_loops,
+    loop_of,
+    nest_of,
+    partner_loops,
+)
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.tree.cost import sums_in_vectors
 from hwgen.polyhedral.tree.edit import main_site
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage
-from hwgen.spec.expression import Access, Name, names
+from hwgen.spec.expression import DTYPES, Access, Cast, Name, names
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor
+from hwgen.spec.typecheck import is_float
 
 SPARE = 4
 """Iterations per worker of a loop that workers share: enough that the last ones to end are a small
@@ -48,6 +58,8 @@ def structures(state: LoopTree, nest: Nest, machine: Processor) -> list[Structur
                 for first in (False, True) if r else (False,):
                     for padded in ((), tuple(good)) if good else ((),):
                         result.append(Structure(v, r, packed, padded, first))
+                    if nest.narrow and v == nest.contiguous:
+                        result.append(Structure(v, r, packed, (), first, widened=True))
     for k, extent in nest.reduction:
         straight = all(not o.uses(k) or o.stride(k) == 1 for o in nest.operands)
         if extent > 1 and straight and any(o.uses(k) for o in nest.operands):
@@ -127,11 +139,15 @@ def schedule_nest(
     Raises:
         HwgenError: what a primitive raises where it refuses.
     """
+    if not structure.widened:
+        nest = read_padding(schedule, nest)
     target, renamed = _pad(schedule, nest, structure, point)
     if nest_of(schedule.state, target).post:
         schedule.set_scope(target, private_memory(schedule.hardware))
     else:
         target = schedule.cache_write(target, private_memory(schedule.hardware))
+    copies = _widen(schedule, nest, target) if structure.widened else {}
+    renamed |= {o.tensor: copy for copy, o in copies.items()}
     _pack(schedule, target, structure, point, renamed, machine)
     kernel = target
     if structure.partial:
@@ -140,9 +156,22 @@ def schedule_nest(
         kernel = _factor(schedule, target, main_reduction(nest), point.depth, inner=False)
     if kernel != target:
         schedule.set_scope(kernel, private_memory(schedule.hardware))
-    block, tile = _tile_consumer(schedule, target, structure, point, machine)
+    wide = "" if structure.partial else _before_narrowing(schedule, target)
+    outer, tile = _tile_consumer(schedule, target, structure, point, machine, wide)
+    block = [*outer][-1] if outer else tile
+    if wide:
+        schedule.compute_at(wide, tile)
+        _finish(schedule, [*lone_loops(schedule, wide)[0]], machine)
     if kernel == target:
         schedule.compute_at(target, tile)
+        for copy, operand in copies.items():
+            moving = [n for n, i in outer.items() if i and operand.uses(i)]
+            if outer:
+                schedule.compute_at(copy, moving[-1] if moving else next(iter(outer)))
+            else:  # Workers share it.
+                schedule.set_scope(copy, machine.default_memory)
+            if operand.tensor not in structure.packed:
+                _vectorize_copy(schedule, copy, lanes_of(nest, machine))
         if structure.dot:
             _dot_tile(schedule, target, structure, point, tile, machine)
             return
@@ -154,7 +183,28 @@ def schedule_nest(
     else:
         schedule.compute_at(target, block)
         schedule.compute_at(kernel, _tile_sums(schedule, target, structure, point, block))
-    _register_tile(schedule, kernel, structure, target, machine)
+    _register_tile(schedule, nest, kernel, structure, target, machine)
+
+
+def _before_narrowing(schedule: Schedule, target: str) -> str:
+    """The stage that takes sums of integers, in their type: what it gives is narrowed after it, so
+    that compilers have lanes of one type. "" where it narrows nothing."""
+    state = schedule.state
+    post, dtype = nest_of(state, target).post, state.tensor[target].dtype
+    if not post or is_float(dtype):
+        return ""
+    match state.stage[post].value:
+        case Cast(narrow, _) if DTYPES[narrow] < DTYPES[dtype]:
+            return schedule.cache_write(post, private_memory(schedule.hardware), dtype)
+        case _:
+            return ""
+
+
+def _vectorize_copy(schedule: Schedule, copy: str, lanes: int) -> None:
+    """Lanes for the innermost loop of a copy, where it fills them."""
+    loops = schedule.loops(copy)
+    if loops and schedule.extent(loops[-1]) >= lanes:
+        attempt(schedule, lambda: schedule.vectorize(loops[-1]))
 
 
 def _pad(
@@ -193,15 +243,36 @@ def _pack(
     """Operands with the columns of one register tile side by side."""
     for tensor in structure.packed:
         name = renamed[tensor]
-        access = next(a for a in schedule.state.stage[target].reads if a.tensor == name)
         if name == tensor:
             name = schedule.cache_read(name, machine.default_memory, target)
+        access = next(a for a in schedule.state.stage[target].reads if a.tensor == name)
         own = [f"d{n}" for n in range(len(access.indices))]
         place = next(n for n, i in enumerate(access.indices) if i == Name(structure.v))
         rest = [d for n, d in enumerate(own) if n != place]
         width = point.columns
         layout = ", ".join([f"{own[place]} // {width}", *rest, f"{own[place]} % {width}"])
         schedule.transform_layout(name, f"[{', '.join(own)}] -> [{layout}]")
+
+
+def _widen(schedule: Schedule, nest: Nest, target: str) -> dict[str, Operand]:
+    """Copies of the operands in the type of the sums: each with its operand, whose padding it
+    holds."""
+    dtype, copies = schedule.state.tensor[target].dtype, dict[str, Operand]()
+    for operand in nest.operands:
+        memory = private_memory(schedule.hardware)
+        copy = schedule.cache_read(operand.tensor, memory, target, dtype=dtype)
+        if is_read_in_place(schedule.state, operand.tensor):
+            schedule.compute_inline(operand.tensor)
+        copies[copy] = operand
+    return copies
+
+
+def read_padding(schedule: Schedule, nest: Nest) -> Nest:
+    """The nest with padding of what it reads read in place."""
+    padded = [o.tensor for o in nest.operands if is_read_in_place(schedule.state, o.tensor)]
+    for tensor in dict.fromkeys(padded):
+        schedule.compute_inline(tensor)
+    return nest_of(schedule.state, nest.stage) if padded else nest
 
 
 def _factor(schedule: Schedule, target: str, iterator: str, size: int, inner: bool) -> str:
@@ -239,10 +310,11 @@ def _tile_consumer(
     structure: Structure,
     point: Point,
     machine: Processor,
-) -> tuple[str, str]:
-    """The consumer's loops over blocks, tiles and a register tile; the innermost loop of a block
-    and of a tile."""
-    post, loops = partner_loops(schedule, target)
+    between: str,
+) -> tuple[dict[str, str], str]:
+    """The consumer's loops over blocks, tiles and a register tile; those around the tiles, with
+    the iterator of each, and the innermost of a tile. `between`: as of `partner_loops`."""
+    post, loops = partner_loops(schedule, target, between)
     chosen = [structure.v] if not structure.partial else []
     chosen += [structure.r] if structure.r else []
     others = [n for n in schedule.loops(post) if n not in {loops[i] for i in chosen}]
@@ -251,21 +323,21 @@ def _tile_consumer(
         wide = (point.columns * point.column_tiles, 1)
     sizes = {structure.v: wide, structure.r: (point.rows, point.row_tiles)}
     cut = {i: _cut(schedule, loops[i], *sizes[i]) for i in chosen}
-    order = chosen if structure.columns_first else chosen[::-1]
-    blocks = [x for i in order for x in cut[i][0]]
+    around = {x: i for i in chosen for x in cut[i][0]}
+    around |= {n: next((i for i, x in loops.items() if x == n), "") for n in others}
+    order = outer_order(structure, [around[n] for n in others])
     tiles = [x for i in chosen[::-1] for x in cut[i][1]]
     inner = [x for i in chosen[::-1] for x in cut[i][2]]
-    outer = [*others, *blocks]
+    outer = sorted(around, key=lambda n: order.index(around[n]))
     if not outer and not tiles:
         extra, rest = schedule.split(inner[0], nparts=1)
         outer, inner = [extra], [rest, *inner[1:]]
     if len([*outer, *tiles, *inner]) > 1:
         schedule.reorder(*outer, *tiles, *inner)
-    block = outer[-1] if outer else ""
     tile = (tiles or outer)[-1]
     if inner and not structure.partial:
         _finish(schedule, inner, machine)
-    return block or tile, tile
+    return {n: around.get(n, "") for n in outer}, tile
 
 
 def _finish(schedule: Schedule, inner: list[str], machine: Processor, lanes: int = 0) -> None:
@@ -320,7 +392,12 @@ def _tile_sums(
 
 
 def _register_tile(
-    schedule: Schedule, kernel: str, structure: Structure, target: str, machine: Processor
+    schedule: Schedule,
+    nest: Nest,
+    kernel: str,
+    structure: Structure,
+    target: str,
+    machine: Processor,
 ) -> None:
     """The reduction around the rows and columns of one register tile, set to zero beforehand."""
     loops, reduction = lone_loops(schedule, kernel)
@@ -334,7 +411,8 @@ def _register_tile(
         schedule.reorder(*order)
     if adding:
         schedule.decompose_reduction(kernel, adding[0])
-    width = lanes_of(nest_of(schedule.state, kernel), machine)
+    # Lanes of narrow operands are more than those of their sums: compilers see to both.
+    width = 0 if nest.narrow else lanes_of(nest_of(schedule.state, kernel), machine)
     if rows or lanes:
         _finish(schedule, [*rows, *lanes], machine, width)
     if adding:

@@ -8,13 +8,13 @@ from math import prod
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.schedule.schedule import Schedule
-from hwgen.polyhedral.tree.cost import operations
+from hwgen.polyhedral.tree.cost import operations, sums_narrow
 from hwgen.polyhedral.tree.edit import main_site
 from hwgen.polyhedral.tree.idle_steps import plain
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage
+from hwgen.polyhedral.tree.padding import is_by_place
 from hwgen.polyhedral.tree.terms import addends
-from hwgen.spec.expression import DTYPES, Access, Name, names
-from hwgen.spec.typecheck import is_float
+from hwgen.spec.expression import DTYPES, Access, Call, Cast, Const, Name, names
 
 
 def attempt(schedule: Schedule, edits: Callable[[], None]) -> HwgenError | None:
@@ -136,10 +136,15 @@ def loop_of(schedule: Schedule, stage: str, iterator: str) -> str:
     return value.name
 
 
-def partner_loops(schedule: Schedule, stage: str) -> tuple[str, dict[str, str]]:
-    """The stage that takes another's results, and its loop for each iterator of the other's."""
+def partner_loops(schedule: Schedule, stage: str, between: str = "") -> tuple[str, dict[str, str]]:
+    """The stage that takes another's results, and its loop for each iterator of the other's;
+    `between`: a stage that takes them first."""
     nest = nest_of(schedule.state, stage)
-    return nest.post, {i: loop_of(schedule, nest.post, p) for i, p in (nest.partner or {}).items()}
+    post, partner = nest.post, nest.partner or {}
+    if post == between:
+        last = nest_of(schedule.state, between)
+        post, partner = last.post, {i: (last.partner or {})[p] for i, p in partner.items()}
+    return post, {i: loop_of(schedule, post, p) for i, p in partner.items()}
 
 
 def lone_loops(schedule: Schedule, stage: str) -> tuple[tuple[str, ...], set[str]]:
@@ -189,15 +194,8 @@ def nest_of(state: LoopTree, name: str) -> Nest:
         post,
         partner,
         stage.op == "+=",
-        stage.op == "+=" and _is_narrow(state, stage),
+        sums_narrow(state, stage),
     )
-
-
-def _is_narrow(state: LoopTree, stage: Stage) -> bool:
-    """Whether a stage reads integers alone, all of them narrower than its result."""
-    dtypes = [state.tensor[a.tensor].dtype for a in stage.reads]
-    least = DTYPES[state.tensor[stage.tensor].dtype]
-    return bool(dtypes) and all(not is_float(d) and DTYPES[d] < least for d in dtypes)
 
 
 def last_index(stage: Stage) -> tuple[str, ...]:
@@ -209,6 +207,29 @@ def plain_target(stage: Stage) -> bool:
     """Whether each index of the target is an iterator of its own."""
     plain = [i.name for i in stage.target.indices if isinstance(i, Name)]
     return len(set(plain)) == len(stage.target.indices)
+
+
+def is_read_in_place(state: LoopTree, name: str) -> bool:
+    """Whether a tensor is another one with padding, of which lanes read either in all elements."""
+    stage = state.stage.get(name)
+    if stage is None:
+        return False
+    match stage.value:
+        case Call("select", (condition, Access() as source, Const() | Cast(_, Const()))):
+            inside = is_by_place(stage.value) and pristine(state, name) and plain_target(stage)
+        case _:
+            return False
+    readers = state.readers(name)
+    if not inside or not readers or state.tensor[name].role != "intermediate":
+        return False
+    chosen = [n for n, i in enumerate(stage.target.indices) if {*names(i)} & {*names(condition)}]
+    return source.tensor not in state.stage and all(
+        pristine(state, reader.tensor)
+        and {*last_index(reader)}.isdisjoint(n for d in chosen for n in names(access.indices[d]))
+        for reader in readers
+        for access in reader.reads
+        if access.tensor == name
+    )
 
 
 def _post(state: LoopTree, stage: Stage) -> tuple[str, Mapping[str, str]]:

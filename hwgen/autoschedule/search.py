@@ -21,6 +21,7 @@ from hwgen.autoschedule.nests import (
     Nest,
     attempt,
     count,
+    is_read_in_place,
     last_index,
     nest_of,
     plain_target,
@@ -36,9 +37,8 @@ from hwgen.polyhedral.search.search import Watch
 from hwgen.polyhedral.tree.cost import nest_bound, operations
 from hwgen.polyhedral.tree.edit import main_site
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage
-from hwgen.polyhedral.tree.padding import is_by_place
 from hwgen.polyhedral.tree.placement import MAX_NESTED
-from hwgen.spec.expression import DTYPES, Access, Call, Cast, Const, Name, names, nesting, walk
+from hwgen.spec.expression import DTYPES, Access, Name, names, nesting, walk
 from hwgen.spec.processor import Processor
 
 SAME = 4
@@ -77,6 +77,9 @@ def autoschedule(schedule: Schedule, options: Options = DEFAULTS) -> SearchRepor
         exhausted = exhausted and complete
         if choice is not None:
             choices.append(choice)
+    for stage in [] if bound_loops else [s.tensor for s in schedule.state.stages]:
+        if is_read_in_place(schedule.state, stage):  # What no tiling has copied.
+            choices += _read_in_place(schedule, stage)
     for stage in [s.tensor for s in schedule.state.stages if s.tensor not in apart]:
         if pristine(schedule.state, stage):
             choices.append(_simple(schedule, stage, machine, options))
@@ -113,9 +116,10 @@ def _inline_each(schedule: Schedule) -> tuple[list[Choice], list[str]]:
     apart: list[str] = []
     in_lanes = not schedule.hardware.machine.coordinates("block")
     for stage in [s.tensor for s in schedule.state.stages]:
-        if in_lanes and _is_read_in_place(schedule.state, stage):
-            if attempt(schedule, partial(schedule.compute_inline, stage)) is None:
-                choices.append(Choice(stage, "read in place", 0.0))
+        if in_lanes and is_read_in_place(schedule.state, stage):
+            readers = schedule.state.readers(stage)
+            if not any(nest_of(schedule.state, r.tensor).narrow for r in readers):
+                choices += _read_in_place(schedule, stage)
             continue
         if not _cheap_to_inline(schedule.state, stage):
             continue
@@ -124,6 +128,11 @@ def _inline_each(schedule: Schedule) -> tuple[list[Choice], list[str]]:
         elif attempt(schedule, partial(schedule.compute_inline, stage)) is None:
             choices.append(Choice(stage, "inlined", 0.0))
     return choices, apart
+
+
+def _read_in_place(schedule: Schedule, stage: str) -> list[Choice]:
+    refused = attempt(schedule, partial(schedule.compute_inline, stage))
+    return [Choice(stage, "read in place", 0.0)] if refused is None else []
 
 
 def _short(state: LoopTree, name: str) -> bool:
@@ -149,27 +158,6 @@ def _compute_where_read(schedule: Schedule, stage: str) -> bool:
         schedule.set_scope(stage, lanes.private_memory(schedule.hardware))
 
     return attempt(schedule, edits) is None
-
-
-def _is_read_in_place(state: LoopTree, name: str) -> bool:
-    """Whether a tensor is another one with padding, of which lanes read either in all elements."""
-    stage = state.stage[name]
-    match stage.value:
-        case Call("select", (condition, Access() as source, Const() | Cast(_, Const()))):
-            inside = is_by_place(stage.value) and pristine(state, name) and plain_target(stage)
-        case _:
-            return False
-    readers = state.readers(name)
-    if not inside or not readers or state.tensor[name].role != "intermediate":
-        return False
-    chosen = [n for n, i in enumerate(stage.target.indices) if {*names(i)} & {*names(condition)}]
-    return source.tensor not in state.stage and all(
-        pristine(state, reader.tensor)
-        and {*last_index(reader)}.isdisjoint(n for d in chosen for n in names(access.indices[d]))
-        for reader in readers
-        for access in reader.reads
-        if access.tensor == name
-    )
 
 
 def _cheap_to_inline(state: LoopTree, name: str) -> bool:
@@ -219,6 +207,7 @@ def _tile_lanes(
             text = f"{point}, columns {structure.v}"
             text += f", rows {structure.r}" if structure.r else ""
             text += f", sums along {structure.dot}" if structure.dot else ""
+            text += ", operands widened" if structure.widened else ""
             text += f", packed {', '.join(structure.packed)}" if structure.packed else ""
             return Choice(
                 nest.stage,

@@ -13,14 +13,14 @@ PACKAGE = Path(__file__).resolve().parents[2] / "hwgen"
 
 BUDGET = {
     "": 920,
-    "autoschedule": 2341,
+    "autoschedule": 2490,
     "cli": 4960,
     "codegen": 19249,
     "explore": 940,
     "model": 10867,
-    "network": 5961,
+    "network": 5953,
     "passes": 6203,
-    "polyhedral": 23342,
+    "polyhedral": 23371,
     "report": 3518,
     "spec": 11377,
     "verify": 3860,

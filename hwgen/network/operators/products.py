@@ -24,6 +24,7 @@ from hwgen.network.operators.statements import (
     literal,
     wide,
 )
+from hwgen.spec.typecheck import is_float
 
 
 class Ending(Protocol):
@@ -46,12 +47,6 @@ class Ending(Protocol):
     def value(self, axes: Sequence[Axis], channels: Sequence[Axis]) -> str:
         """The output, in terms of what was declared."""
         ...
-
-
-def in_order(ending: Ending) -> bool:
-    """Whether sums have an order, as those of floats do: constants are laid out then for whoever
-    runs along the results, and of integers for whoever adds products up in lanes."""
-    return ending.sums.startswith("float")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +107,8 @@ def matrix(
     agree(s.given(inputs[0]).elements == rows * depth and s.y.elements == rows * columns)
     m, n, k = ("m", rows), ("n", columns), ("k", depth)
     x = s.read(inputs[0], "x", [k, m] if turned[0] else [m, k])
-    laid = [k, n] if in_order(ending) else [n, k]
+    # With one row kernels run along a sum, if it has no order; with more along the results.
+    laid = [n, k] if rows == 1 and not is_float(ending.sums) else [k, n]
     w = s.read(inputs[1], "w", [n, k] if turned[1] else [k, n], laid)
     s.say(f"{s.local('acc', ending.sums, [m, n])} += {ending.product(x, w)}")
     return closed(s, ending, [m, n], [n], rows * columns * depth)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwgen.network.operators.layer import Layer, agree, need, need_float
-from hwgen.network.operators.products import Ending, closed, in_order, matrix
+from hwgen.network.operators.products import Ending, closed, matrix
 from hwgen.network.operators.rescaling import Fixed
 from hwgen.network.operators.statements import (
     Axis,
@@ -33,10 +33,6 @@ from hwgen.spec.typecheck import integer_range, is_float
 
 OUT, IN, PLACE = "ij", "rs", "hv"
 """Loops over outputs, within a window, and over the padded image."""
-
-SUMMED = 32
-"""Channels from which on weights are laid out for sums along them: with fewer, kernels run along
-the results, and would lay them out again in every call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +214,7 @@ def convolution(
     part = {"g": found.g, "c": found.c, "o": found.o, "r": windows.loops}
     weights = [axis for letter in order for axis in part[letter]]
     laid = weights
-    if s.graph.channels_last and (groups > 1 or in_order(ending) or depth < SUMMED):
+    if s.graph.channels_last:  # As kernels run along the results.
         laid = [*windows.loops, *found.g, *found.c, *found.o]
     batch = batch_of(s)
     around = [*found.g, *found.c]

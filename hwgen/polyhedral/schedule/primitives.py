@@ -296,18 +296,21 @@ class Primitives(History):
         memory: str,
         readers: str | Sequence[str] = (),
         occurrence: int | Sequence[int] = 0,
+        dtype: str = "",
     ) -> str:
         """A copy of a tensor in a memory, which the readers (all if none named) read instead; of
         several places in the value of a reader, that with number `occurrence`, from 1: one number
-        for all readers, or one for each."""
+        for all readers, or one for each. `dtype`: to which the copy widens integers."""
         check_memory(self.hardware, memory)
         chosen = (readers,) if isinstance(readers, str) else tuple(readers)
-        state, name = copies.cache_read(self.state, tensor, memory, chosen, occurrence)
+        state, name = copies.cache_read(self.state, tensor, memory, chosen, occurrence, dtype)
         keywords: dict[str, Argument] = {"readers": chosen} if chosen else {}
         if occurrence:
             keywords["occurrence"] = (
                 occurrence if isinstance(occurrence, int) else tuple(occurrence)
             )
+        if dtype:
+            keywords["dtype"] = dtype
         self._commit(state, "cache_read", (tensor, memory), keywords, (name,))
         return name
 

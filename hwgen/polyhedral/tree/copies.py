@@ -55,6 +55,7 @@ from hwgen.spec.expression import (
     walk,
 )
 from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.typecheck import converts, promoted
 
 
 def cache_read(
@@ -63,9 +64,11 @@ def cache_read(
     memory: str,
     readers: Sequence[str],
     occurrence: int | Sequence[int],
+    dtype: str = "",
 ) -> tuple[LoopTree, str]:
     """Readers read a copy of a tensor in a memory; the copy is a stage of its own. `occurrence`:
-    where in its value each reader does, counted from 1, or all of them; 0 for everywhere.
+    where in its value each reader does, counted from 1, or all of them; 0 for everywhere. `dtype`:
+    to which type the copy widens it, of those that compute alike ("" for the tensor's).
 
     Raises:
         HwgenError: H413, H414.
@@ -89,6 +92,9 @@ def cache_read(
     source = state.tensor[tensor]
     name = unique(f"{tensor}_{memory}", state.tensor)
     stage = _copy(name, tensor, _read_box(state, tensor, chosen))
+    if dtype:
+        _check_wider(tensor, source.dtype, dtype)
+        stage = replace(stage, value=Cast(dtype, stage.value))
     stages: list[Stage] = []
     for s in state.stages:
         if s.tensor in chosen:
@@ -107,10 +113,20 @@ def cache_read(
         moved = done.on(lambda a: Access(name, a.indices) if a.tensor == tensor else a)
         return replace(block, tensorized=moved)
 
-    held = Tensor(name, source.dtype, source.shape, "intermediate")
+    held = Tensor(name, dtype or source.dtype, source.shape, "intermediate")
     made = replace(state, stages=tuple(stages), root=map_blocks(state.root, redirected))
     made = made.with_tensor(held, Storage(name, memory))
     return insert_nest(made, fresh_nest(made, stage), name), name
+
+
+def _check_wider(tensor: str, narrow: str, wide: str) -> None:
+    if not converts(narrow, wide) or promoted(narrow) != promoted(wide):
+        raise refuse(
+            f"a copy of {tensor} cannot be {wide}",
+            f"{narrow} to {wide}",
+            f"types between {narrow} and {promoted(narrow)}, in which it is computed with",
+            f"dtype={promoted(narrow)!r}, or none",
+        )
 
 
 def _reading(stage: Stage, tensor: str, by: Callable[[Access], Access]) -> Stage:

@@ -182,6 +182,14 @@ def sums_in_vectors(state: LoopTree, stage: Stage, machine: Processor) -> bool:
     return stage.op == "+=" and narrow and state.tensor[stage.tensor].dtype == "int32"
 
 
+def sums_narrow(state: LoopTree, stage: Stage) -> bool:
+    """Whether a stage adds up integers alone, all of them narrower than their sum."""
+    dtypes = [state.tensor[a.tensor].dtype for a in stage.reads]
+    least = DTYPES[state.tensor[stage.tensor].dtype]
+    narrow = all(not is_float(d) and DTYPES[d] < least for d in dtypes)
+    return stage.op == "+=" and bool(dtypes) and narrow
+
+
 def _step(state: LoopTree, access: Access, binding: Mapping[str, Expr], loop: str) -> int | None:
     """Elements by which a loop moves an access; None where that is not constant."""
     step = 0
@@ -222,6 +230,8 @@ def _block(
         together = min(_summed(state, site, machine), most)
         lanes = max(together, min(_kinds(site, machine, "vectorize"), most))
         rate = float(lanes * machine.operations_per_cycle)
+        if lanes > together and site.block.part != "init" and sums_narrow(state, stage):
+            rate = rate / machine.costs.narrow_factor
         share = ceil(at_once / machine.workers) / at_once
     counted = ("", "parallel")  # Workers count the iterations that they take.
     steps = prod(x.extent for x in site.loops if machine.runs(x.kind) in counted) / together

@@ -253,3 +253,31 @@ def test_other_sums_have_lanes_of_their_own(inputs: str, sums: str, weights: str
     s = _products(inputs, sums, weights)
     assert "sums along" not in str(autoschedule(s))
     assert inputs == "float32" or right(s)
+
+
+@pytest.mark.parametrize("outer", [(8, 16), (9, 7)], ids=["whole tiles", "odd"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_narrow_operands_are_widened_block_by_block(dtype: str, outer: tuple[int, int]) -> None:
+    """With the padding in the copy of a block, and no copy of a whole input."""
+    high, wide = outer
+    inside = f"h >= 1 and h < {high + 1} and v >= 1 and v < {wide + 1}"
+    w = make_workload(
+        "widened",
+        sizes={"H": high, "W": wide, "C": 16, "O": 32},
+        tensors={
+            "x": f"{dtype}[H, W, C]", "xp": f"{dtype}[H + 2, W + 2, C]",
+            "w": f"{dtype}[3, 3, C, O]", "t": "int32[H, W, O]", "y": f"{dtype}[H, W, O]",
+        },
+        compute=[
+            f"xp[h, v, c] = select({inside}, x[h - 1, v - 1, c], 7)",
+            "t[i, j, o] += xp[i + r, j + s, c] * w[r, s, c, o]",
+            f"y[i, j, o] = {dtype}(t[i, j, o] >> 8)",
+        ],
+    )  # fmt: skip
+    s = Schedule(w, chip("cpu_generic"))
+    assert "operands widened" in str(autoschedule(s))
+    assert {s.state.tensor[n].dtype for n in ("xp_stack", "w_stack", "t")} == {"int32"}
+    homes = {n: s.homes[n] for n in ("xp_stack", "w_stack")}
+    assert all(homes.values()), "inside loops"
+    assert "xp" not in s.state.tensor
+    assert right(s)

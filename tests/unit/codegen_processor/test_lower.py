@@ -84,7 +84,7 @@ def test_ways_to_run_a_loop() -> None:
     s.pragma("c_m", "GCC unroll", 2)
     s.prefetch("b", "m", 1)
     text = samples.check_native(s).c
-    for line in ("#pragma omp parallel for", "#pragma omp simd", "#pragma GCC unroll 9",
+    for line in ("#pragma omp parallel for", "#pragma GCC unroll 1\n", "#pragma GCC unroll 9",
                  "#pragma GCC unroll 2"):  # fmt: skip
         assert line in text
     assert "__builtin_prefetch(&b[" in text
@@ -93,10 +93,10 @@ def test_ways_to_run_a_loop() -> None:
 def summing(folder: Path) -> HardwareSpec:
     """A core whose lanes may share a sum."""
     text = (samples.ROOT / "hw_specs" / "cpu_generic.yaml").read_text(encoding="utf-8")
-    alone = 'emit: "#pragma omp simd"'
+    alone = 'emit: "#pragma GCC unroll 1"'
     assert text.count(alone) == 1
     file = folder / "summing.yaml"
-    shared = f'{alone}, sum: "#pragma omp simd reduction(+:{{{{ sum }}}})"'
+    shared = 'emit: "#pragma omp simd", sum: "#pragma omp simd reduction(+:{{ sum }})"'
     file.write_text(text.replace(alone, shared), encoding="utf-8")
     return load_hardware(file, trust=True)
 

@@ -169,7 +169,7 @@ def test_declared_arrays_of_one_type_share_one(kind: str) -> None:
     assert taken(program, "stack") == 2 * 128
     assert findings(program, samples.cpu()) == []
     text = samples.check_native(s).c
-    assert "_Alignas(64) int32_t stack_workspace[54];" in text
+    assert "_Alignas(64) int32_t own_stack_workspace[54];" in text
     assert "int32_t *t2 = stack_workspace + 32;" in text
 
 

@@ -36,6 +36,7 @@ CASES: dict[str, list[tuple[Workload, str, str, str, str]]] = {
             "c touches it in different iterations of c_i, which is parallel",
         ),
         (CHAIN, "cpu", "s.cache_read('a', 'stack', readers=['c'])", "H413", "c"),
+        (CHAIN, "cpu", "s.cache_read('a', 'stack', dtype='int8')", "H413", "float32 to int8"),
     ],
     "cache_write": [
         (

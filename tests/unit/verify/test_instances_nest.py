@@ -83,14 +83,17 @@ def found(workload: str, chip: str, **sizes: int) -> Schedule:
     return made.schedule
 
 
-def padded_in_place() -> Schedule:
-    """A convolution that reads its padding where it is: tiles at a border choose."""
-    tensors = {"x": "int8[6, 5, 3]", "xp": "int8[8, 7, 3]", "w": "int8[3, 3, 3, 8]"}
+def padded(dtype: str, sums: str) -> Schedule:
+    """A convolution that reads its padding where it is, where tiles at a border choose, or as of
+    integers in the copies of blocks."""
+    tensors = {"x": f"{dtype}[6, 5, 3]", "xp": f"{dtype}[8, 7, 3]", "w": f"{dtype}[3, 3, 3, 8]"}
     compute = [
         "xp[h, v, c] = select(h >= 1 and h < 7 and v >= 1 and v < 6, x[h - 1, v - 1, c], 5)",
         "y[i, j, o] += xp[i + r, j + s, c] * w[r, s, c, o]",
     ]
-    workload = make_workload("padded", tensors={**tensors, "y": "int32[6, 5, 8]"}, compute=compute)
+    workload = make_workload(
+        "padded", tensors={**tensors, "y": f"{sums}[6, 5, 8]"}, compute=compute
+    )
     return compile_nest(workload, hwgen.load_hardware("cpu_generic")).schedule
 
 
@@ -99,7 +102,8 @@ KERNELS: dict[str, Callable[[], Schedule]] = {
     "combined": combined,
     "combined across": combined_across,
     "vectors, padding": lambda: found("conv2d_requant", "cpu_generic", H=9, W=9, C=5, O=7),
-    "padding in place": padded_in_place,
+    "padding in place": lambda: padded("float32", "float32"),
+    "padding in copies": lambda: padded("int8", "int32"),
     "rows": lambda: found("layernorm", "cpu_generic"),
     "an intrinsic": called,
 }
