@@ -188,10 +188,11 @@ def schedule_nest(
 
 def _before_narrowing(schedule: Schedule, target: str) -> str:
     """The stage that takes sums of integers, in their type: what it gives is narrowed after it, so
-    that compilers have lanes of one type. "" where it narrows nothing."""
-    state = schedule.state
+    that compilers have lanes of one type. "" where it narrows nothing, or lanes of several types
+    are as fast."""
+    state, costs = schedule.state, schedule.hardware.machine.costs
     post, dtype = nest_of(state, target).post, state.tensor[target].dtype
-    if not post or is_float(dtype):
+    if not post or is_float(dtype) or costs.narrow_factor <= 1:
         return ""
     match state.stage[post].value:
         case Cast(narrow, _) if DTYPES[narrow] < DTYPES[dtype]:

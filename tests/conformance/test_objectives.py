@@ -15,6 +15,7 @@ from hwgen.errors import HwgenError
 from hwgen.model.functional import run as run_program
 from hwgen.model.reference import run_reference
 from hwgen.passes.cache import ScheduleCache
+from hwgen.passes.covering import started
 from hwgen.passes.kernel import Kernel
 from hwgen.passes.phase import SearchOptions
 from hwgen.passes.start import Start
@@ -81,14 +82,16 @@ def test_the_closed_form_counts_what_kernels_move(
     """Tails and blocks that are filled in part included. What a guard leaves out of a halo, and how
     often calls bring a block to where it is held, is known to a few per cent."""
     loaded = hwgen.load_workload(ROOT / "workloads" / f"{workload}.yaml", dict(sizes))
-    scop, hardware = build_scop(loaded), chip(spec)
+    hardware = chip(spec)
+    start = started(Start(loaded, hardware))
+    scop = build_scop(start.workload)
     found = search(hardware, match(scop, select(scop, hardware)), 24, objective=objective)
     ranks = [c.rank for c in found.candidates]
     assert ranks == sorted(ranks)
     kernels: list[tuple[Candidate, Kernel]] = []
     for candidate in found.candidates:
         try:
-            kernels.append((candidate, build(Start(loaded, hardware), scop, candidate)))
+            kernels.append((candidate, build(start, scop, candidate)))
         except HwgenError as error:
             if error.code not in LIMITS:
                 raise

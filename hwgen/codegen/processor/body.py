@@ -146,7 +146,8 @@ class BodyText:
         if not text:
             return []
         known = {**dict(self.hardware.parameters), **(values or {})}
-        return render(text, known, self.hardware.machine.location, label).split("\n")
+        lines = render(text, known, self.hardware.machine.location, label)
+        return lines.split("\n") if lines else []
 
     # Loops
 
