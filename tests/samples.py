@@ -60,11 +60,10 @@ def _of_its_kind(chip: HardwareSpec, workload: Workload) -> bool:
 
 REFUSED = (
     {
-        # What comes out of its accumulators is scaled and saturated: nothing narrows without, and
-        # nothing but products comes in.
+        # What comes out of its accumulators is scaled and saturated, and nothing but products comes
+        # in: what is added may be those with one.
         ("gemmini", name): "H301"
         for name in (
-            "add",
             "conv2d",
             "conv2d_requant",
             "depthwise_conv2d",

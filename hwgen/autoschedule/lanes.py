@@ -140,7 +140,7 @@ def schedule_nest(
         HwgenError: what a primitive raises where it refuses.
     """
     if not structure.widened:
-        nest = read_padding(schedule, nest)
+        nest = read_padding(schedule, nest, structure)
     target, renamed = _pad(schedule, nest, structure, point)
     if nest_of(schedule.state, target).post:
         schedule.set_scope(target, private_memory(schedule.hardware))
@@ -268,9 +268,10 @@ def _widen(schedule: Schedule, nest: Nest, target: str) -> dict[str, Operand]:
     return copies
 
 
-def read_padding(schedule: Schedule, nest: Nest) -> Nest:
-    """The nest with padding of what it reads read in place."""
-    padded = [o.tensor for o in nest.operands if is_read_in_place(schedule.state, o.tensor)]
+def read_padding(schedule: Schedule, nest: Nest, structure: Structure) -> Nest:
+    """The nest with padding of what it reads read in place; a copy side by side holds its own."""
+    plain = (o.tensor for o in nest.operands if o.tensor not in structure.packed)
+    padded = [n for n in plain if is_read_in_place(schedule.state, n)]
     for tensor in dict.fromkeys(padded):
         schedule.compute_inline(tensor)
     return nest_of(schedule.state, nest.stage) if padded else nest

@@ -98,10 +98,11 @@ def cover_bound(match: Match, hardware: HardwareSpec) -> Bound:
     need: Counter[str] = Counter()
     for o in match.selection.operations:
         unit = f"unit {o.intrinsic.unit}"
-        if o.kind in ("load", "store"):
+        moves = hardware.offchip_operand(o.intrinsic) is not None
+        if o.kind in ("load", "store") or (o.kind == "init" and moves):
             work = transfer_work(hardware, match, o)
             need[unit] += int(max(0.0, Rates.of(o.intrinsic).per_transfer) * work.unit)
-            if o.kind == "load":
+            if o.kind != "store":
                 need[f"bus {work.bus} read"] += ceil(round(work.beats, 6))
             elif work.posted:
                 need[f"bus {work.bus} write of {o.intrinsic.unit}"] += int(work.posted)

@@ -124,7 +124,8 @@ def by_packing(
     groups: Iterable[list[Match]], scop: Scop, hardware: HardwareSpec
 ) -> Iterator[list[Match]]:
     """Groups of matches, of each apart those for which the host packs more, where it shares the
-    chip's memory or packs nothing for others."""
+    chip's memory or packs nothing for others; without those where nobody knows what that takes
+    it."""
     cost = cache(partial(packed_bytes, scop, hardware))
     for group in groups:
         ordered = sorted(group, key=cost)
@@ -132,8 +133,8 @@ def by_packing(
         if not hardware.offchip.shared and cost(ordered[0]):
             yield group
             continue
-        for _, alike in groupby(ordered, key=cost):
-            yield [*alike]
+        apart = ([*alike] for _, alike in groupby(ordered, key=cost))
+        yield from islice(apart, 1 if hardware.processor is None else None)
 
 
 def least_cycles(scop: Scop, hardware: HardwareSpec, selections: list[Selection]) -> float:

@@ -103,7 +103,7 @@ for i in 0..<1024:
   for k in 0..<1024:
     B[i] +=(init) A_stack[i, k]
 """,
-        ("float A_stack[1024]",),
+        ("float own_A_stack[1024]",),
     ),
     "cache_write": Case(
         ROWSUM,
@@ -115,7 +115,7 @@ for B_0 in 0..<1024:
     B_stack[B_0] +=(init) A[B_0, k]
   B[B_0] = B_stack[B_0]
 """,
-        ("float B_stack[1]",),
+        ("float own_B_stack[1]",),
     ),
     "set_scope": Case(
         ROWSUM,
@@ -128,7 +128,7 @@ for i in 0..<1024:
   for k in 0..<1024:
     B[i] +=(init) A_heap[i, k]
 """,
-        ("float A_heap[1024]",),
+        ("float own_A_heap[1024]",),
     ),
     "storage_align": Case(
         ROWSUM,

@@ -13,14 +13,14 @@ PACKAGE = Path(__file__).resolve().parents[2] / "hwgen"
 
 BUDGET = {
     "": 920,
-    "autoschedule": 2491,
+    "autoschedule": 2492,
     "cli": 4960,
     "codegen": 19250,
     "explore": 940,
-    "model": 10867,
+    "model": 10868,
     "network": 5953,
-    "passes": 6203,
-    "polyhedral": 23371,
+    "passes": 6204,
+    "polyhedral": 23375,
     "report": 3518,
     "spec": 11377,
     "verify": 3860,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hwgen.polyhedral.normal_form import normalise
 from hwgen.polyhedral.tree.edit import check_tensor, find_stage, main_site, refuse
 from hwgen.polyhedral.tree.loop_tree import RUNNING, LoopTree, Stage
 from hwgen.polyhedral.unify import flatten, rebuild
@@ -48,7 +49,10 @@ def start_from(state: LoopTree, tensor: str, of: str) -> LoopTree:
         return state.with_stages(tensor, begun)
     _check(state, stage, of)
     (reader,) = state.readers(tensor)
-    taken = _take(reader.value, tensor, of)
+    dtypes = {t.name: t.dtype for t in state.tensors}
+    # What changes no number may be around them.
+    ways = (reader.value, normalise(reader.value, dtypes))
+    taken = next((t for v in ways if (t := _take(v, tensor, of)) is not None), None)
     if taken is None:
         raise refuse(
             f"{of} is not added to the sums of {tensor}",

@@ -206,12 +206,26 @@ def test_orders_that_are_kept_and_that_are_not() -> None:
     assert not broadcast.keeps_order((4, 8))
 
 
-def test_matches_for_which_the_host_packs_more_are_a_group_apart() -> None:
+def test_matches_for_which_the_host_packs_more_are_left_out_where_that_has_no_cost() -> None:
     scop, hardware, _ = matched("row_array")
     assert hardware.offchip.shared
+    assert hardware.processor is None
     cost = partial(packed_bytes, scop, hardware)
     plain = list(ranked_matches(scop, select(scop, hardware)))
-    apart = list(by_packing(plain, scop, hardware))
+    careful = list(by_packing(plain, scop, hardware))
+    assert [g[0].iterations for g in plain] == [g[0].iterations for g in careful]
+    for some, chosen in zip(plain, careful, strict=True):
+        assert {cost(m) for m in chosen} == {min(cost(m) for m in (*some, *chosen))}
+    most = max(cost(m) for group in plain for m in group)
+    assert all(cost(m) < most for group in careful for m in group)
+
+
+def test_matches_for_which_a_host_core_packs_more_are_a_group_apart() -> None:
+    scop, hardware, _ = matched("row_array")
+    cored = replace(hardware, processor=load_hardware("vta").processor)
+    cost = partial(packed_bytes, scop, cored)
+    plain = list(ranked_matches(scop, select(scop, hardware)))
+    apart = list(by_packing(plain, scop, cored))
     assert len(apart) > len(plain)
     assert all(len({cost(m) for m in group}) == 1 for group in apart)
     assert sorted(str(m) for g in plain for m in g) == sorted(str(m) for g in apart for m in g)
