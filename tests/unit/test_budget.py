@@ -19,7 +19,7 @@ BUDGET = {
     "explore": 940,
     "model": 10868,
     "network": 5953,
-    "passes": 6204,
+    "passes": 6214,
     "polyhedral": 23375,
     "report": 3518,
     "spec": 11377,
