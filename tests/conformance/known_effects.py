@@ -269,7 +269,7 @@ for i_o in 0..<32:
           for j_i in 0..<32 (vectorize):
             C[i_o * 32 + i_i, j_o * 32 + j_i] +=(init) A[i_o * 32 + i_i, k_o * 4 + k_i] * B[k_o * 4 + k_i, j_o * 32 + j_i]
 """,  # noqa: E501
-        ("#pragma omp simd", "#pragma GCC unroll 4"),
+        ("#pragma GCC unroll 4",),
     ),
     "compute_inline": Case(CONV, "cpu", "s.compute_inline('xp')", """
 for acc_n in 0..<1:
