@@ -23,6 +23,7 @@ from hwgen.passes.fusing import Sketch, begun, fused, fused_if_better
 from hwgen.passes.handovers import in_pieces
 from hwgen.passes.kernel import Kernel
 from hwgen.passes.network import in_blocks
+from hwgen.passes.parts import CompileUnits
 from hwgen.passes.phase import SearchOptions
 from hwgen.passes.pieces import hand_over
 from hwgen.passes.pipelining import pipelined
@@ -122,7 +123,7 @@ def test_what_is_too_large_is_computed_in_blocks(
         raise refused("H616")
 
     monkeypatch.setattr(pipeline, "_searched", refuse)
-    units = partial(compile_kernel, hardware=hardware)
+    units = CompileUnits(partial(compile_kernel, hardware=hardware))
     assert in_blocks(Start(given, hardware), units, SearchOptions(), refused("H301")) is None
     found = compile_workload(given, hardware)
     assert not found.parts

@@ -14,6 +14,7 @@ from hwgen.model.traffic import off_chip_traffic
 from hwgen.passes import network as networks
 from hwgen.passes.kernel import Kernel
 from hwgen.passes.network import _Network, in_parts
+from hwgen.passes.parts import CompileUnits
 from hwgen.passes.phase import DEFAULTS
 from hwgen.passes.scripting import compile_script
 from hwgen.passes.spilling import ALL_KEPT, Choice, Refused, cheapest
@@ -66,7 +67,8 @@ def test_the_parts_are_one_schedule() -> None:
 
 
 def network(workload: Workload) -> _Network:
-    return _Network(workload, NPU, partial(compile_kernel, hardware=NPU), DEFAULTS)
+    units = CompileUnits(partial(compile_kernel, hardware=NPU))
+    return _Network(workload, NPU, units, DEFAULTS)
 
 
 def test_parts_begin_behind_what_all_blocks_need() -> None:
@@ -109,7 +111,7 @@ def test_without_shared_loops_there_are_no_parts(monkeypatch: pytest.MonkeyPatch
         pass
 
     monkeypatch.setattr(networks, "fused", none)
-    assert in_parts(Start(scores(), NPU), refuse, DEFAULTS) is None
+    assert in_parts(Start(scores(), NPU), CompileUnits(refuse), DEFAULTS) is None
 
 
 # What phases one after the other let go
