@@ -14,7 +14,7 @@ import pytest
 from _pytest.terminal import TerminalReporter
 from hypothesis import settings
 
-from hwgen.polyhedral.tree import visibility
+from hwgen.polyhedral.tree import legality
 from tests.sampling import EVERYTHING, THOROUGH
 
 # The same examples every time; a campaign looks for others.
@@ -49,10 +49,10 @@ def mutate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mutate]:
 
     def put(module: ModuleType, name: str, instead: object) -> None:
         monkeypatch.setattr(module, name, instead)
-        visibility.forget()
+        legality.forget()
 
     yield put
-    visibility.forget()
+    legality.forget()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

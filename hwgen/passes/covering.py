@@ -125,8 +125,9 @@ def started(start: Start, *, nearest: bool = False) -> Start:
 
 def _started(start: Start, known: _Known, *, nearest: bool = False) -> Start:
     for about in _lacking(start, known):
+        before = {*_lacking(start, known)}
         for form in start_from(start, about) if start.stages.get(about) else ():
-            before, after = {*_lacking(start, known)}, {*_lacking(form, known)}
+            after = {*_lacking(form, known)}
             if after < before or (nearest and after == before):
                 start = form
                 break

@@ -22,7 +22,7 @@ from hwgen.autoschedule.options import Options
 from hwgen.errors import HwgenError
 from hwgen.passes.phase import SearchOptions
 from hwgen.polyhedral import phases
-from hwgen.polyhedral.tree import visibility
+from hwgen.polyhedral.tree import legality
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import parse_workload
 from hwgen.spec.workload import Workload
@@ -57,7 +57,7 @@ def steps(action: Callable[[], object]) -> int:
         nonlocal count
         count += event in ("call", "c_call")
 
-    visibility.forget()
+    legality.forget()
     gc.disable()
     sys.setprofile(counted)
     try:

@@ -7,10 +7,8 @@ on finer workers; one in a thread's own memory has it inside all of them.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.tree import legality
 from hwgen.polyhedral.tree.aliases import shared_homes
 from hwgen.polyhedral.tree.legality import check
 from hwgen.polyhedral.tree.limits import check_limits
@@ -19,9 +17,6 @@ from hwgen.polyhedral.tree.places import check_places
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.memory import Level, Memory
 from hwgen.spec.processor import Processor
-
-KEPT = 256
-"""States of which homes are kept."""
 
 _LEVELS: tuple[Level, ...] = ("kernel", "block", "thread")
 _RANK = {level: rank for rank, level in enumerate(_LEVELS)}
@@ -70,16 +65,9 @@ def resolve(state: LoopTree, hardware: HardwareSpec) -> tuple[LoopTree, Homes]:
     return state, homes
 
 
-@lru_cache(KEPT)
 def _homes(state: LoopTree) -> Homes:
-    """Where tensors of a chip with units are at home: schedules that begin alike ask it again."""
+    """Where tensors of a chip with units are at home."""
     return shared_homes(state, check(state), state.storage)
-
-
-def forget() -> None:
-    """Ask anew where tensors are at home: for who changes what is legal."""
-    _homes.cache_clear()
-    legality.forget()
 
 
 def _check_lanes(state: LoopTree, machine: Processor) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from hwgen.errors import HwgenError
 from hwgen.passes.start import Start
-from hwgen.polyhedral.tree import legality, remembered, visibility
+from hwgen.polyhedral.tree import legality, remembered
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage
 from hwgen.polyhedral.tree.remembered import Remembered
 from tests.unit.tree.toy import chip, make, start
@@ -48,7 +48,7 @@ def test_the_oldest_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_edit_has_only_what_it_touches_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    visibility.forget()
+    legality.forget()
     schedule = start(CHAIN, "npu")
     asked: list[str] = []
     home = legality._home  # pyright: ignore[reportPrivateUsage]
