@@ -89,12 +89,12 @@ def _settled(hardware: HardwareSpec, program: Stream) -> tuple[Stream, _Pairs]:
     Raises:
         HwgenError: H611.
     """
-    pairs = _pairs(hardware, program, program.instances)
+    program, pairs = _pairs(hardware, program)
     while pairs.relayed:
         longer = program.cut(program.reach + max(program.reach, program.period))
         if longer.short == program.short:
             break
-        more = _pairs(hardware, longer, longer.instances)
+        longer, more = _pairs(hardware, longer)
         settled = _places(program, pairs) == _places(longer, more)
         program, pairs = longer, more
         if settled:
@@ -107,8 +107,22 @@ def _places(program: Stream, pairs: _Pairs) -> list[SyncSite]:
     return _exchanges(program, program.instances, pairs.exchanged, ends)
 
 
-def _pairs(hardware: HardwareSpec, program: Stream, instances: Sequence[Instance]) -> _Pairs:
-    relayed = False
+def _pairs(hardware: HardwareSpec, program: Stream) -> tuple[Stream, _Pairs]:
+    """What must be exchanged, and the program that it is of: cut less where one side of an exchange
+    would stand for more calls than the other, so that as many tokens are given as taken."""
+    while True:
+        pairs = _of_instances(hardware, program)
+        calls = program.instances
+        matched = (pair for found in pairs.exchanged.values() for pair in found)
+        uneven = {loop for a, b in matched for loop in program.uneven(calls[a], calls[b])}
+        if not uneven:
+            return program, pairs
+        program = program.uncut(uneven)
+
+
+def _of_instances(hardware: HardwareSpec, program: Stream) -> _Pairs:
+    """What must be exchanged, where needed by way of third units, as the program is cut."""
+    instances, relayed = program.instances, False
     while True:
         found = _exchanged(hardware, program, instances)
         if isinstance(found, _Pairs):
@@ -211,7 +225,7 @@ def _outstanding(
         longer = program.cut(2 * program.reach)
         if longer.short == program.short:
             break
-        further = _pairs(hardware, longer, longer.instances)
+        longer, further = _pairs(hardware, longer)
         more = _unanswered(further)
         if more == most:
             break

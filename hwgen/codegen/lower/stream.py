@@ -1,7 +1,8 @@
 """A tree of sites with its loops cut short, and what each call conflicts with.
 
-What synchronisation is needed depends on counters near the ends of their
+What synchronisation is needed mostly depends on counters near the ends of their
 ranges alone, so it is found on loops cut to their first and last iterations and a period between.
+Where it depends on others too, which `uneven` tells of pairs of calls, `uncut` leaves loops whole.
 """
 
 from __future__ import annotations
@@ -34,9 +35,16 @@ MOST_PARTS = 64
 
 class Stream:
     """`reach`: iterations that each end of a cut loop keeps; by default what the slots require.
-    `period`: iterations after which what is needed repeats, or a divisor of their number."""
+    `period`: iterations after which what is needed repeats, or a divisor of their number.
+    `uncut`: names of loops that stay whole."""
 
-    def __init__(self, items: Sequence[Item], reach: int | None = None, period: int = 1) -> None:
+    def __init__(
+        self,
+        items: Sequence[Item],
+        reach: int | None = None,
+        period: int = 1,
+        uncut: Collection[str] = (),
+    ) -> None:
         self.items = tuple(items)
         self.sites = list(sites_of(items))
         slots = [t.slots for s in self.sites for t in s.touches if not t.kept]
@@ -47,6 +55,7 @@ class Stream:
         self.reach, self.period = reach, lcm(period, *slots)
         self.segments = segments(self.sites)
         self.whole = {n for s in self.sites for g in s.guards for n in _deciding(g, s.loops)}
+        self.whole |= {*uncut}
         self.short = [[self._cut(x) for x in s.loops] for s in self.sites]
         self.apart = {
             (site.index, n)
@@ -68,8 +77,33 @@ class Stream:
         return bool(touch.runs) and whole and prod(cut[n] for n in moving) <= MOST_PARTS
 
     def cut(self, reach: int, period: int = 1) -> Stream:
-        """The same program, its loops cut elsewhere."""
-        return Stream(self.items, reach, period)
+        """The same program, its loops cut elsewhere; those that are whole stay so."""
+        return Stream(self.items, reach, period, self.whole)
+
+    def uncut(self, loops: Collection[str]) -> Stream:
+        """The same program, some more of its loops whole."""
+        return Stream(self.items, self.reach, self.period, {*self.whole, *loops})
+
+    def uneven(self, one: Instance, other: Instance) -> set[str]:
+        """Loops around one of two calls alone in whose middle it is.
+
+        The middle of a loop around both stands for as many iterations of each. Of one around a
+        single call, only some may meet the other: each may have a slot of its own, over what
+        another phase had elsewhere.
+        """
+        bodies = self._bodies[one.site], self._bodies[other.site]
+        shared = sum(a is b for a, b in zip(*bodies, strict=False))
+        return {
+            body.loop.name
+            for call, around in zip((one, other), bodies, strict=True)
+            for body, counter in list(zip(around, call.counters, strict=True))[shared:]
+            if self._stands_for_several(body.loop, counter)
+        }
+
+    @cached_property
+    def _bodies(self) -> list[tuple[Body, ...]]:
+        """Of each site, the loops around it, the outermost first."""
+        return list(_bodies(self.items, ()))
 
     def offchip(self) -> Stream:
         """The same program, what its calls touch on the chip left out."""
@@ -143,11 +177,15 @@ class Stream:
 
     def _span(self, loop: Around, counter: int) -> Span:
         """The loop's values that a counter stands for."""
-        value, short = self._real(loop, counter), self._cut(loop)
-        end = self.reach + self.period
-        if short == loop.high - loop.low or not self.reach <= counter < end:
+        value = self._real(loop, counter)
+        if not self._stands_for_several(loop, counter):
             return value, value + 1, 1
-        return value, loop.high - (short - end), self.period
+        return value, loop.high - (self._cut(loop) - self.reach - self.period), self.period
+
+    def _stands_for_several(self, loop: Around, counter: int) -> bool:
+        """Whether it is in the middle of a loop that is cut."""
+        cut = self._cut(loop) < loop.high - loop.low
+        return cut and self.reach <= counter < self.reach + self.period
 
     def boxes(self, points: Collection[Counters], site: int) -> tuple[Box, ...]:
         """Boxes of the loops' values that shortened counters of a site stand for."""
@@ -159,6 +197,15 @@ class Stream:
         for dimension in reversed(range(len(loops))):
             found = joined(found, dimension, self.period)
         return tuple(sorted(found))
+
+
+def _bodies(items: Sequence[Item], around: tuple[Body, ...]) -> Iterator[tuple[Body, ...]]:
+    for item in items:
+        match item:
+            case CallSite():
+                yield around
+            case Body():
+                yield from _bodies(item.items, (*around, item))
 
 
 def _runs(touch: Touch, slot: int, values: Mapping[str, int]) -> Runs:

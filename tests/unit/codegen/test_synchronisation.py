@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 import hwgen
 from hwgen.codegen.lower.stream import Stream
-from hwgen.codegen.nodes import Pop, Push, SyncNode
+from hwgen.codegen.nodes import Pop, Push, SyncNode, Wait
 from hwgen.codegen.synchronisation import SyncSite, synchronise
 from hwgen.codegen.touches import MOST_RUNS, runs_of
 from hwgen.errors import HwgenError
+from hwgen.passes.trees import compile_tree
 from hwgen.polyhedral.match.matching import match
 from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.schedule.schedule import Schedule
@@ -27,6 +28,8 @@ from hwgen.polyhedral.search.search import Candidate, search
 from hwgen.polyhedral.search.tiling_script import apply_tiling
 from hwgen.spec.hardware import Barriers, Events, HardwareSpec, Synchronization
 from hwgen.spec.load import parse_workload
+from hwgen.verify.data import draw_inputs
+from hwgen.verify.examine import examine
 from tests.sampling import EVERYTHING, examples, tiered
 from tests.streams import stream_of
 
@@ -147,6 +150,47 @@ def test_parts_of_a_slot_wait_for_their_own_users_alone() -> None:
     first = {"dma": 2, "vector": 0}
     waits = [dict(call.latest) for call in found[3:]]
     assert waits == [first, {"matrix": 3, "vector": 0}, first, {"matrix": 5, "vector": 0}]
+
+
+def of_two_phases() -> Schedule:
+    """Two slots of one phase lie where the next, in a long loop, fills a slot in each iteration."""
+    tensors = {"x": "float32[32, 16]", "q": "float32[32, 16]", "k": "float32[64, 16]"}
+    compute = ["q[i, j] = max(x[i, j], 0)", "s[o, i, j] = max(k[i, j], 0)"]
+    work = {"name": "phases", "tensors": {**tensors, "s": "float32[2, 64, 16]"}, "compute": compute}
+    s = Schedule(parse_workload(work), hwgen.load_hardware(ROOT / "hw_specs/vtcm_two_banks.yaml"))
+    loaded: list[str] = []
+    for result, source, dimension, rows in (("q", "x", 0, 16), ("s", "k", 1, 1)):
+        made, read = s.cache_write(result, "vmem"), s.cache_read(source, "vmem")
+        tiles, _ = s.split(s.get_loops(result)[dimension], factor=rows)
+        s.compute_at(made, tiles)
+        s.compute_at(read, tiles)
+        for stage, call in {made: "relu", result: "store", read: "load_vmem"}.items():
+            s.tensorize(stage, call)
+        s.set_address(read, 0)
+        loaded.append(read)
+    s.double_buffer(loaded[0], 2)
+    s.retain(loaded[1], s.get_loops("s")[0])
+    return s
+
+
+@pytest.mark.parametrize("events", [False, True])
+def test_iterations_of_a_loop_wait_for_different_calls_of_an_earlier_one(events: bool) -> None:
+    """Each once its own slot needs it, not those next to the ends of the loop's range alone."""
+    schedule = of_two_phases()
+    hardware, stream = schedule.hardware, stream_of(schedule)
+    if events:
+        edges = tuple(permutations(("dma_in", "vector", "dma_out"), 2))
+        hardware = replace(hardware, synchronization=Events(edges, 64, False, 99, "", "", 0, 0))
+    assert stream.short[3][1] < 64
+    found = instances(synchronise(hardware, stream))
+    assert found == instances(synchronise(hardware, stream.cut(1 << 20)))
+    waits = {at for node, site, at in found if site == 3 and isinstance(node, (Pop, Wait))}
+    assert waits == {(0, 0), (0, 16), (0, 32)}
+
+
+def test_what_waits_for_an_earlier_loop_is_given_what_it_waits_for() -> None:
+    compiled = compile_tree(of_two_phases())
+    examine(compiled, draw_inputs(compiled.schedule.workload, 1))
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(-12, 40)), max_size=4))
