@@ -1,7 +1,7 @@
 """A tree of sites with its loops cut short, and what each call conflicts with.
 
-What synchronisation is needed mostly depends on counters near the ends of their
-ranges alone, so it is found on loops cut to their first and last iterations and a period between.
+What synchronisation is needed mostly depends on counters near the ends of their ranges alone, so
+it is found on loops cut to their first and last iterations and a period between.
 Where it depends on others too, which `uneven` tells of pairs of calls, `uncut` leaves loops whole.
 """
 
@@ -200,6 +200,7 @@ class Stream:
 
 
 def _bodies(items: Sequence[Item], around: tuple[Body, ...]) -> Iterator[tuple[Body, ...]]:
+    """The loops around each call site, in the order of the program."""
     for item in items:
         match item:
             case CallSite():
