@@ -141,6 +141,7 @@ def choose(
         simulated=tried.simulated,
         beside=len(tried.built) - tried.simulated,
         refused=len(tried.refused),
+        compared=tuple((c.cycles, tried.cycles(kernel)) for c, kernel in tried.built if c.bound),
         cuts=tuple(dict.fromkeys(cuts)),
     )
 

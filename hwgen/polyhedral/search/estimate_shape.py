@@ -51,16 +51,6 @@ def box_extents(coordinates: Sequence[Affine], extents: Grid) -> list[NDArray[np
     return result
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What an operation takes in one of its `tiles`: cycles, and those of them in which the host
-    issues it."""
-
-    cycles: NDArray[np.float64]
-    issuing: NDArray[np.float64]
-    tiles: NDArray[np.int64]
-
-
 Cycles, Counts = NDArray[np.float64], NDArray[np.int64]
 """Of each point."""
 
@@ -137,10 +127,10 @@ class Shape:
 
     @property
     def alike(self) -> object:
-        """What shapes have in common that are estimated alike where calls come in the program's
-        order: loops that nothing stands between, in whatever order, and those around parts."""
+        """What shapes have in common that cost the same, but for caches: loops that nothing stands
+        between, in whatever order, and those around parts."""
         placement = tuple(sorted(self.placement.items()))
-        if not self.hardware.pipelined:
+        if any(o.intrinsic.micro_kernel for o in self.match.selection.operations):
             return self.loops, placement, self.parts
         cuts = sorted({0, self.spatial, *self.placement.values(), len(self.loops)})
         groups = tuple(frozenset(self.loops[a:b]) for a, b in pairwise(cuts))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hwgen.polyhedral.match.matching import Match
 from hwgen.polyhedral.search.bound import least_work, work_bound
 from hwgen.polyhedral.search.capacity import nothing_fits
-from hwgen.polyhedral.search.estimate import Estimate, estimate
+from hwgen.polyhedral.search.estimate import ALMOST, NEAR, Costed, Estimate, Front, Wanted, estimate
 from hwgen.polyhedral.search.estimate_moved import moved_cost
 from hwgen.polyhedral.search.estimate_shape import Cache, Grid, Shape
 from hwgen.polyhedral.search.levels import has_levels, levels
@@ -41,12 +41,8 @@ from hwgen.spec.workload import Workload
 SHRINK = 0.7
 """The grid is rebuilt when this part of it or less can still be among the best."""
 
-NEAR, THRIFTY = 1.04, 64
-"""Estimated cycles over the least, by this factor at most, of candidates that are kept because they
-load little, and how many of them for one order of loops."""
-
-ALMOST = 1.001
-"""Estimated cycles over those of candidates that load no more, by which one may be better still."""
+THRIFTY = 64
+"""Candidates that are kept because they load little, of one order of loops."""
 
 PARTED = 4
 """Candidates kept and simulated whose tiles come in parts."""
@@ -114,7 +110,8 @@ class SearchResult:
     buffers exceed a memory; `too_slow`, its work alone takes longer than the best known;
     `left_out`, for the reasons in `cuts`. The best of `simulated` points and of `beside` schedules
     that refine them took `cycles`; `refused` ones exceed a limit of the hardware. `matches`:
-    considered, `matches_too_slow`: more whose work alone takes longer.
+    considered, `matches_too_slow`: more whose work alone takes longer. `compared`: cycles of points
+    that were simulated, as estimated and as simulated.
     """
 
     candidates: tuple[Candidate, ...]
@@ -132,6 +129,7 @@ class SearchResult:
     beside: int = 0
     refused: int = 0
     cycles: int = 0
+    compared: tuple[tuple[float, float], ...] = ()
 
     @property
     def left_out(self) -> int:
@@ -162,6 +160,7 @@ class SearchResult:
             simulated=self.simulated + other.simulated,
             beside=self.beside + other.beside,
             refused=self.refused + other.refused,
+            compared=self.compared + other.compared,
         )
 
     def __str__(self) -> str:
@@ -351,6 +350,7 @@ class _Search:
         self.found: list[Candidate] = []
         self.near: list[Candidate] = []
         self.parted: list[Candidate] = []
+        self.front = Front()
         self.limit = np.inf
         self.least = np.inf
         self.result = SearchResult((), matches=0)
@@ -400,7 +400,7 @@ class _Search:
                 self.hardware, space.match, at.grid, at.loops, at.spatial, at.placement, at.cache,
                 1, added=at.parts,
             )  # fmt: skip
-            found = estimate(shape)
+            found = estimate(shape, Wanted(self.keep, limit=self.limit))
             points += (fitting := int(np.count_nonzero(np.isfinite(found.cycles))))
             self.watch.spend(fitting)
             for i in map(int, self._best(found.cycles, np.zeros(found.cycles.shape))):
@@ -456,10 +456,10 @@ class _Search:
 
     def _least(self, shape: Shape) -> float:
         """Of a shape's points, the cost of the best."""
-        cost = cycles = estimate(shape).cycles
+        cycles = estimate(shape, Wanted(1)).cycles
         if self.objective != "cycles":
-            cost = np.where(np.isfinite(cycles), moved_cost(shape, self.objective), np.inf)
-        return float(cost.min())
+            cycles = np.where(np.isfinite(cycles), moved_cost(shape, self.objective), np.inf)
+        return float(cycles.min())
 
     def _shape(self, space: Space, grid: Grid, placed: Placed, cache: Cache) -> Shape:
         return Shape(
@@ -472,23 +472,24 @@ class _Search:
     ) -> Iterator[tuple[list[Candidate], int]]:
         """The best of each order and placement; points that cannot be among them are dropped."""
         floor = work_bound(self.hardware, space.match, grid)
-        cache = Cache()
+        cache, known = Cache(), dict[object, Costed]()
         for placed in every:
             # The bound is one of cycles.
             alive = floor <= self.limit if self.objective == "cycles" else floor < np.inf
             if np.count_nonzero(alive) < SHRINK * len(alive):
                 grid = {n: v[alive] if len(v) > 1 else v for n, v in grid.items()}
-                floor, cache = floor[alive], Cache()
+                floor, cache, known = floor[alive], Cache(), dict[object, Costed]()
             if not len(floor):
                 yield [], 0
                 continue
             shape = self._shape(space, grid, placed, cache)
-            made = estimate(shape)
-            cycles, beats = made.cycles, made.beats
-            moved = np.zeros(1)
+            moved = np.zeros(len(floor))
+            wanted = Wanted(self.keep, self.limit, NEAR * self.least, self.front)
             if self.objective != "cycles":
-                moved = moved_cost(shape, self.objective)
-            moved = np.broadcast_to(moved, cycles.shape)
+                moved = np.broadcast_to(moved_cost(shape, self.objective), floor.shape)
+                wanted = Wanted(len(floor), among=moved <= self.limit)
+            made = estimate(shape, wanted, known)
+            cycles, beats = made.cycles, made.beats
             likely = np.where(made.crowded, np.inf, cycles)
             best = self._parted(likely, moved) if placed.parts else self._best(cycles, moved)
             near = self._near(likely, beats) if self.objective == "cycles" else best[:0]
@@ -521,6 +522,7 @@ class _Search:
         """The points of a shape that are hardly slower than the best and load less than others."""
         self.least = min(self.least, float(cycles.min()))
         near = np.flatnonzero(cycles <= NEAR * self.least)
+        self.front = self.front.with_points(beats[near], cycles[near])
         near = near[np.lexsort((cycles[near], beats[near]))]
         before = np.minimum.accumulate(np.concatenate(([np.inf], cycles[near])))[:-1]
         return near[cycles[near] < ALMOST * before][-THRIFTY:]

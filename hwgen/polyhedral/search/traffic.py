@@ -111,7 +111,7 @@ def transfer_cycles(
     rates = Rates.of(intrinsic)
     store = operation.kind == "store"
     cycles, beats, handed = _bus_cycles(bus, store, total / run, run, pitch, block)
-    own, issued = calls * (rates.fixed + 1), calls
+    own, issued = calls * rates.fixed, calls
     if intrinsic.software_loops:
         own = total * rates.per_iteration
         issued = _instructions(operation, offchip.name, run, total)
@@ -170,28 +170,6 @@ def _instructions(
         dense = along.maximum == block
         each = each * (np.minimum(run, loop.extent.maximum) if dense else loop.extent.maximum)
     return np.ceil(total / np.minimum(each, total)) * intrinsic.instructions
-
-
-def _bus(hardware: HardwareSpec, operation: Operation) -> Bus:
-    operand = hardware.offchip_operand(operation.intrinsic)
-    assert operand is not None, operation
-    return hardware.bus_of(operand)
-
-
-def call_overhead(hardware: HardwareSpec, operation: Operation) -> float:
-    """Cycles of a call that moves data off chip, beyond those of the data."""
-    bus = _bus(hardware, operation)
-    channel = bus.write if operation.kind == "store" else bus.read
-    rates = Rates.of(operation.intrinsic)
-    latency = channel.latency_cycles if channel.in_flight_bursts > 1 else 0
-    return rates.fixed + 1 + rates.per_transfer * latency
-
-
-def bus_rank(hardware: HardwareSpec, operation: Operation) -> int:
-    """Place of a load in its bus's order of service, the first served first."""
-    priority = _bus(hardware, operation).priority
-    name = operation.intrinsic.name
-    return priority.index(name) if name in priority else len(priority)
 
 
 def start_beats(hardware: HardwareSpec, operation: Operation) -> float:

@@ -266,7 +266,7 @@ def test_what_micro_operations_cannot_hold_is_not_simulated(
     def nothing(*_: object) -> float:
         return 0.0
 
-    monkeypatch.setattr("hwgen.polyhedral.search.estimate._Levels._sequence", nothing)
+    monkeypatch.setattr("hwgen.polyhedral.search.estimate._MicroKernels._sequence", nothing)
     assert compile_phase(Start(workload, chip()), SearchOptions()).account.search.refused > 0
 
 

@@ -1,0 +1,353 @@
+"""How long a loop tree takes on units that each work in order: one rule for every schedule.
+
+A tree has blocks for leaves. A block starts when its unit is free, what it reads is written, and
+the version of the buffer that it writes is read; a host that issues calls goes through them in the
+order of the text and waits where a queue is full. A few iterations of each loop are walked; the
+others take what the last of these took. Extents, cycles and versions may be arrays: then one walk
+costs a tree for all of its sizes at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import prod
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwgen.polyhedral.search.cost_tree import (
+    HOST,
+    ONE,
+    ZERO,
+    Array,
+    Block,
+    Counts,
+    Machine,
+    Node,
+    Repeat,
+    blocks,
+    largest,
+)
+
+WALKED: Final = 6
+"""Iterations of a loop that are walked: those that follow take what the last two take. With fewer,
+buffers of three versions are not full yet."""
+
+AGAIN: Final = 1
+"""The same of a loop whose steady state is known from an earlier walk."""
+
+Row = tuple[str, str, int]
+"""A kind of thing, its name, and of a buffer how old the version is."""
+
+
+def cycles(nodes: Sequence[Node], machine: Machine, versions: Mapping[str, Counts]) -> Array:
+    """Cycles of a tree whose buffers have so many versions; 0 of them: one for every write."""
+    walk = _Walk(machine, versions, [*blocks(nodes)])
+    walk.nodes(nodes)
+    buses: dict[str, Array] = {}
+    _add_busy(nodes, (), {}, buses)
+    return np.maximum(walk.last(), largest(buses.values()))
+
+
+class Least(NamedTuple):
+    """What a tree takes at least: cycles in which one unit works after it has begun, or a bus; and
+    the beats of all buses."""
+
+    cycles: Array
+    beats: Array
+
+
+def least(nodes: Sequence[Node], machine: Machine, versions: Mapping[str, Counts]) -> Least:
+    """A bound on a tree's cycles: of each unit, what goes before its first block, its work, and
+    what depends on its last block."""
+    units: dict[str, Array] = {}
+    buses: dict[str, Array] = {}
+    _add_busy(nodes, (), units, buses)
+    every = [*blocks(nodes)]
+    walk = _Walk(machine, versions, every)
+    walk.nodes([*map(_once, nodes)])
+    ends = _ends(every)
+    begun, after = ({HOST: ZERO, **x} for x in (walk.begun, ends))
+    work = largest(begun[u] + n + after[u] for u, n in units.items() if u in begun)
+    return Least(np.maximum(work, largest(buses.values())), sum(buses.values(), ZERO))
+
+
+def _ends(every: Sequence[Block]) -> dict[str, Array]:
+    """Cycles of what depends on the last block of each unit, one thing after the other."""
+    after: list[Array] = []
+    found: dict[str, Array] = {}
+    for block in reversed(every):
+        mine = ZERO
+        for later, rest in zip(reversed(every), after, strict=False):
+            if later.unit == block.unit or {*block.writes} & {*later.reads}:
+                mine = np.maximum(mine, later.cycles + rest)
+        after.append(mine)
+        found.setdefault(block.unit, mine)
+    return found
+
+
+def _once(node: Node) -> Node:
+    """A tree whose loops have one iteration."""
+    if isinstance(node, Block):
+        return node
+    return replace(node, count=np.ones(1, np.int64), body=tuple(map(_once, node.body)))
+
+
+def _add_busy(
+    nodes: Sequence[Node],
+    around: Sequence[Repeat],
+    units: dict[str, Array],
+    buses: dict[str, Array],
+) -> None:
+    for node in nodes:
+        if isinstance(node, Repeat):
+            _add_busy(node.body, (*around, node), units, buses)
+        elif around or not node.shift:  # What runs ahead of all loops they do not do again.
+            only = dict(node.at)
+            times = prod((x.count for x in around if x.name not in only), start=ONE)
+            units[node.unit] = units.get(node.unit, ZERO) + times * node.cycles
+            units[HOST] = units.get(HOST, ZERO) + times * node.issuing
+            if node.bus:
+                buses[node.bus] = buses.get(node.bus, ZERO) + times * node.beats
+
+
+class _Touched(NamedTuple):
+    """Rows of a block: of its unit; of the versions that it reads; where it writes, of the newest
+    version that may have to be read, with how many versions there are; of all that it has read and
+    written when it ends."""
+
+    unit: int
+    reads: tuple[int, ...]
+    writes: tuple[tuple[int, Counts], ...]
+    ends: tuple[int, ...]
+
+
+class _Walk:
+    """`times`: when units, the host, and versions of buffers are free or done, a row for each of
+    `rows`: a kind of thing, its name, and of a buffer how old the version is. `queued`: the last
+    two blocks of each unit. `now`: the iteration of each loop; `ended`: where that is the last."""
+
+    def __init__(
+        self, machine: Machine, versions: Mapping[str, Counts], every: Sequence[Block]
+    ) -> None:
+        self.machine = machine
+        self.versions = versions
+        self.first: dict[str, int] = {}
+        last: dict[str, int] = {}
+        self.watched: dict[str, int] = {}
+        for block in every:
+            for name in (*block.reads, *block.writes):
+                self.first[name] = min(block.shift, self.first.get(name, 0))
+                last[name] = max(block.shift, last.get(name, 0))
+            for name, number in block.at:
+                self.watched[name] = max(number, self.watched.get(name, 0))
+        self.ahead = any(block.shift < 0 for block in every)
+        units = sorted({b.unit for b in every} | {b.held for b in every if b.held})
+        kinds = ("unit", "before", "done", "posted")
+        rows: list[Row] = [(kind, u, 0) for kind in kinds for u in units]
+        self.ages: dict[str, int] = {}
+        for name in self.first:
+            self.ages[name] = int(versions[name].max()) + last[name] - self.first[name]
+            for kind in ("written", "read"):
+                rows += [(kind, name, age) for age in range(self.ages[name] + 1)]
+        self.rows = {row: n for n, row in enumerate([("host", HOST, 0), *rows])}
+        size = max((len(x) for b in every for x in (b.cycles, b.share, b.calls)), default=1)
+        self.times: Array = np.zeros((len(self.rows), size), np.float64)
+        self.row: list[Array] = [*self.times]
+        self.columns = np.arange(size)
+        self.touched = {id(b): self._touched(b) for b in every}
+        self.queued: dict[str, tuple[Block, Block | None]] = {}
+        self.rooms: dict[tuple[int, ...], _Room] = {}
+        self.begun: dict[str, Array] = {}
+        self.now: dict[str, int] = {}
+        self.ended: dict[str, NDArray[np.bool_]] = {}
+        self.steady: dict[tuple[object, ...], Array] = {}
+
+    def _touched(self, block: Block) -> _Touched:
+        """A block's rows: of a buffer's versions the newest that is begun is 0 iterations old."""
+        age = {n: block.shift - self.first[n] for n in (*block.reads, *block.writes)}
+        writes = [(self.rows["read", n, age[n]], self.versions[n]) for n in block.writes]
+        written, read = (
+            tuple(self.rows[kind, n, age[n]] for n in names)
+            for kind, names in (("written", block.writes), ("read", block.reads))
+        )
+        done = (self.rows["done", block.unit, 0],) if block.shift >= 0 else ()
+        return _Touched(
+            self.rows["unit", block.unit, 0],
+            tuple(self.rows["written", n, age[n]] for n in block.reads),
+            tuple((row, count) for row, count in writes if count.max()),
+            (*written, *read, *done),
+        )
+
+    def last(self) -> Array:
+        """When everything is done that is needed."""
+        needed = [n for (kind, *_), n in self.rows.items() if kind in ("done", "posted")]
+        return self.times[needed].max(axis=0)
+
+    def nodes(self, nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            if isinstance(node, Repeat):
+                self.repeat(node)
+            elif all(self.now.get(n, 0) == at for n, at in node.at):
+                self._shifted(node)
+
+    def _shifted(self, block: Block) -> None:
+        """Run a block where the iteration that it is shifted to is one."""
+        if block.shift > 0 and self.now and not any(self.now.values()):
+            return
+        if block.shift >= 0 or not self.now:
+            self.run(block)
+            return
+        last = np.ones(1, np.bool_)
+        for ended in self.ended.values():
+            last = last & ended
+        if not last.any():
+            self.run(block)
+        elif not last.all():
+            before = np.array(self.times)
+            self.run(block)
+            np.copyto(self.times, before, where=last)
+
+    def repeat(self, loop: Repeat) -> None:
+        """A few iterations, and all others at the pace of the last of these.
+
+        What is walked does not depend on extents, so that each point costs what it does alone."""
+        now = sorted(self.now.items())
+        key = (loop.name, *((n, min(i, self.watched[n] + 1)) for n, i in now if n in self.watched))
+        pace = self.steady.get(key)
+        most = int(loop.count.max())
+        again = max(AGAIN, self.watched.get(loop.name, 0) + 1)
+        walked = min(most, again) if pace is not None or most <= again else WALKED
+        passed: list[Array] = []
+        for n in range(walked):
+            self._iteration(loop, n, loop.count == n + 1)
+            passed.append(np.array(self.times))
+        if walked == WALKED:
+            pace = self.steady[key] = (passed[-1] - passed[-3]) / 2
+        if most > walked:
+            assert pace is not None
+            more = loop.count - walked
+            last_of_all = self._last_of_all(loop.name) & (more > 0)
+            ahead: Array = pace * np.maximum(more - last_of_all, 0)
+            np.add(self.times, ahead, out=self.times)
+            if last_of_all.any():
+                before = np.array(self.times)
+                self._iteration(loop, walked, np.ones(1, np.bool_))
+                np.copyto(self.times, before, where=~last_of_all)
+        for count in range(1, min(walked, most) + 1):
+            np.copyto(self.times, passed[count - 1], where=loop.count == count)
+        del self.now[loop.name], self.ended[loop.name]
+
+    def _last_of_all(self, inner: str) -> NDArray[np.bool_]:
+        """Where all loops around one are in their last iteration, if some block runs ahead of
+        these: it does not in the last iteration of all."""
+        found = np.full(1, self.ahead)
+        for name, ended in self.ended.items():
+            if name != inner:
+                found = found & ended
+        return found
+
+    def _iteration(self, loop: Repeat, number: int, ended: NDArray[np.bool_]) -> None:
+        self.now[loop.name], self.ended[loop.name] = number, ended
+        for name in loop.fresh:
+            if age := self.ages.get(name, 0):
+                for kind in ("read", "written"):
+                    row = self.rows[kind, name, 0]
+                    self.times[row + 1 : row + age + 1] = self.times[row : row + age]
+        self.nodes(loop.body)
+
+    def run(self, block: Block) -> None:
+        """Run a block."""
+        row, unit = self.row, block.unit
+        touched = self.touched[id(block)]
+        start = own = row[touched.unit]
+        for read in touched.reads:
+            start = np.maximum(start, row[read])
+        for write, count in touched.writes:
+            start = np.maximum(start, self._released(write, count))
+        if block.held:
+            other = row[self.rows["unit", block.held, 0]]
+            start = np.where(block.share == 1, np.maximum(start, other), start)
+        hosted = unit in self.machine.queues
+        if hosted:
+            start, end = self._issued(block, start)
+            row[self.rows["before", unit, 0]][:] = own
+        else:
+            end = start + block.cycles
+        if unit not in self.begun:
+            self.begun[unit] = np.array(start)
+        own[:] = end
+        if block.held:
+            other = row[self.rows["unit", block.held, 0]]
+            beside = other + block.share * block.cycles
+            other[:] = np.where(block.share == 1, np.maximum(other, end), beside)
+        if block.posts:
+            posted = row[self.rows["posted", unit, 0]]
+            np.maximum(np.maximum(posted, start) + block.written, end, out=posted)
+        if hosted:
+            host = row[0]
+            np.maximum(host, self._room(block, self.machine.queues[unit]), out=host)
+        if self.machine.handover:
+            end = end + self.machine.handover
+        for number in touched.ends:
+            np.maximum(row[number], end, out=row[number])
+
+    def _issued(self, block: Block, start: Array) -> tuple[Array, Array]:
+        """When a block begins and ends whose calls a host issues, which goes on when they are in
+        the queue."""
+        host, unit = self.row[0], block.unit
+        each = block.issuing / block.calls
+        arrival = np.maximum(host + each, self._room_before(unit, self.machine.queues[unit] - 1))
+        start = np.maximum(start, arrival)
+        rest = block.issuing - each
+        host[:] = arrival + rest
+        self.queued[unit] = block, self.queued[unit][0] if unit in self.queued else None
+        return start, np.maximum(start + block.cycles, host + block.cycles / block.calls)
+
+    def _released(self, row: int, versions: Counts) -> Array:
+        """When all have read what is in the place of the version that is written."""
+        if len(versions) == 1:
+            return self.row[row + int(versions[0])]
+        return self.times[row + versions, self.columns]
+
+    def _room_before(self, unit: str, left: int) -> Array:
+        """When at most so many calls of a unit are not done, of those issued until now."""
+        return self._room(self.queued[unit][0], left) if unit in self.queued else ZERO
+
+    def _room(self, block: Block, left: int) -> Array:
+        """When at most so many calls of a block and the one before on its unit are not done."""
+        _, other = self.queued[block.unit]
+        key = (id(block), id(other), left)
+        room = self.rooms.get(key)
+        if room is None:
+            room = self.rooms[key] = _Room.of(block, other, left)
+        last = self.times[self.rows["unit", block.unit, 0]]
+        before = self.times[self.rows["before", block.unit, 0]]
+        return room.when(last, before)
+
+
+class _Room(NamedTuple):
+    """When a queue has room: while one of the two last blocks runs, or before."""
+
+    own: Array
+    before: Array
+    in_own: NDArray[np.bool_]
+    in_before: NDArray[np.bool_]
+
+    @staticmethod
+    def of(block: Block, other: Block | None, left: int) -> _Room:
+        """Of the last block, the one before it, and how many of their calls may stand in it."""
+        own = block.cycles * np.minimum(1, left / block.calls)
+        in_own = block.calls > left
+        if other is None:
+            return _Room(own, ZERO, in_own, np.zeros(1, np.bool_))
+        before = other.cycles * np.minimum(1, (left - block.calls) / other.calls)
+        return _Room(own, before, in_own, block.calls + other.calls > left)
+
+    def when(self, last: Array, before: Array) -> Array:
+        if self.in_own.all():
+            return last - self.own
+        found = np.where(self.in_before, before - self.before, 0) if self.in_before.any() else ZERO
+        return np.where(self.in_own, last - self.own, found) if self.in_own.any() else found

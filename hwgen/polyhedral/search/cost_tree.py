@@ -1,0 +1,113 @@
+"""Trees of blocks as their cost is read: loops around leaves of known cycles, all arrays over the
+points that have the tree in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+ZERO: Final[Array] = np.zeros(1)
+ONE: Final[Array] = np.ones(1)
+
+HOST: Final = ""
+"""The unit that issues calls to the others, if one does."""
+
+
+def _zero() -> Array:
+    return ZERO
+
+
+def _one() -> Array:
+    return ONE
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A leaf: calls of one unit that touch some buffers.
+
+    `cycles`: for which the unit is busy; `calls`, `issuing`: instructions, and cycles in which the
+    host issues them; `beats` on the `bus`; `written`: cycles until what is posted is written, 0
+    where nothing is; `at`: loops, and the only iteration in which it runs of each; `shift`: by how
+    many iterations of the loops around its buffers it runs later than others; `held`: another unit
+    that cannot work meanwhile, for a `share` of the cycles.
+    """
+
+    name: str
+    unit: str
+    cycles: Array
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    calls: Array = field(default_factory=_one)
+    issuing: Array = field(default_factory=_zero)
+    bus: str = ""
+    beats: Array = field(default_factory=_zero)
+    written: Array = field(default_factory=_zero)
+    posts: bool = False
+    at: tuple[tuple[str, int], ...] = ()
+    shift: int = 0
+    held: str = ""
+    share: Array = field(default_factory=_zero)
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """A loop; `fresh`: buffers of which every iteration takes the next version."""
+
+    name: str
+    count: Counts
+    body: tuple[Block | Repeat, ...]
+    fresh: tuple[str, ...] = ()
+
+
+Node = Block | Repeat
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """`queues`: entries of each unit's queue where a host issues calls, else none; `handover`:
+    cycles from the end of a block to the start of one that waits for it."""
+
+    queues: Mapping[str, int]
+    handover: int = 0
+
+
+def blocks(nodes: Sequence[Node]) -> Iterator[Block]:
+    """The leaves, in textual order."""
+    for node in nodes:
+        if isinstance(node, Repeat):
+            yield from blocks(node.body)
+        else:
+            yield node
+
+
+def taken(
+    nodes: Sequence[Node], versions: Mapping[str, Counts], points: NDArray[np.intp], size: int
+) -> tuple[tuple[Node, ...], dict[str, Counts]]:
+    """A tree and its buffers' versions at some of so many points."""
+
+    def at(values: NDArray[Any]) -> NDArray[Any]:
+        return values[points] if len(values) == size > 1 else values
+
+    def node(given: Node) -> Node:
+        if isinstance(given, Repeat):
+            return replace(given, count=at(given.count), body=tuple(map(node, given.body)))
+        names = ("cycles", "calls", "issuing", "beats", "written", "share")
+        return replace(given, **{n: at(getattr(given, n)) for n in names})
+
+    return tuple(map(node, nodes)), {n: at(count) for n, count in versions.items()}
+
+
+def largest(values: Iterable[Array]) -> Array:
+    """Of each point, the largest of some numbers, 0 if there are none."""
+    found = ZERO
+    for value in values:
+        found = np.maximum(found, value)
+    return found

@@ -1,0 +1,129 @@
+"""Leaf costs: what the blocks of a shape take, before anything is known of what else runs.
+
+Each block is calls of one intrinsic in one iteration of the loops around it; its numbers are arrays
+over the shape's points.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from hwgen.polyhedral.match.call_shapes import call_cycles
+from hwgen.polyhedral.match.operations import Operation
+from hwgen.polyhedral.search.bank_share import bank_shares
+from hwgen.polyhedral.search.cost_tree import Array, Block
+from hwgen.polyhedral.search.estimate_shape import Counts, Shape, held_runs
+from hwgen.polyhedral.search.host_queues import anchor_unit
+from hwgen.polyhedral.search.traffic import Rates, start_beats
+from hwgen.spec.memory import WAYS
+
+
+class Leaves:
+    """The blocks of a shape's operations, buffers with so many slots of so many entries."""
+
+    def __init__(self, shape: Shape, slots: dict[str, Counts], entries: dict[str, Counts]) -> None:
+        self.shape = shape
+        self.anchor = anchor_unit(shape.match)
+        operations = shape.match.selection.operations
+        self.shares = bank_shares(
+            shape.hardware, operations, self.anchor, shape.placement, slots, entries
+        )
+
+    def transfer(self, o: Operation, storage: str) -> Block:
+        """A load or a store of one box of a storage."""
+        shape, hardware = self.shape, self.shape.hardware
+        filled = shape.filled(shape.match.moving(storage), shape.placement[storage])
+        each, beats, issued, written = (x * filled for x in shape.transfer(o, storage))
+        share = self.shares.get(storage, np.zeros(1))
+        beside = o.intrinsic.unit != self.anchor and bool(np.any(share > 0))
+        block = replace(
+            self._block(o, each),
+            calls=np.maximum(1, issued),
+            issuing=self._issuing(o, issued),
+            held=self.anchor if beside else "",
+            share=share,
+        )
+        if o.kind == "store":
+            return replace(block, written=written, posts=True)
+        offchip = hardware.offchip_operand(o.intrinsic)
+        assert offchip is not None
+        return replace(block, bus=hardware.bus_of(offchip).name, beats=beats)
+
+    def work(self, o: Operation, depth: int) -> Block:
+        """An operation inside `depth` loops, whatever their order."""
+        outer = frozenset(self.shape.loops[:depth])
+        return self.shape.cache.once(("work", o.name, outer), lambda: self._work(o, depth))
+
+    def _work(self, o: Operation, depth: int) -> Block:
+        """The same; its number of tiles is that of the loops which move its iterations."""
+        shape, hardware = self.shape, self.shape.hardware
+        iterations = np.ones(1)
+        for n in o.loops:
+            iterations = iterations * shape.match.count[n]
+        tiles = shape.tiles(o, depth)
+        if not o.intrinsic.software_loops and o.intrinsic.micro_kernel is None:
+            each = call_cycles(o, shape.match, shape.extents(depth))
+            each = each * shape.filled(o.loops, depth)
+            block = self._block(o, each)
+        else:
+            rates = Rates.of(o.intrinsic)
+            rows = self._rows(o, depth)
+            work = rates.per_iteration * iterations + self._held(o, rates.per_iteration * rows)
+            calls = iterations / rows * o.intrinsic.instructions / tiles
+            issuing = self._issuing(o, calls)
+            each = rates.fixed + np.maximum(work / tiles, issuing)
+            block = self._block(o, each)
+            if hardware.issue is not None and o.intrinsic.software_loops:
+                block = replace(block, calls=np.maximum(1, calls), issuing=issuing)
+        beats = start_beats(hardware, o) * iterations / tiles if o.kind == "init" else np.zeros(1)
+        if not np.any(beats > 0):
+            return block
+        offchip = hardware.offchip_operand(o.intrinsic)
+        assert offchip is not None
+        bus = hardware.bus_of(offchip).name
+        return replace(block, cycles=np.maximum(block.cycles, beats), bus=bus, beats=beats)
+
+    def _block(self, o: Operation, cycles: Array) -> Block:
+        """An operation's block, with the buffers that it touches."""
+        shape = self.shape
+        touched: dict[str, list[str]] = {"read": [], "write": []}
+        for operand, storage in zip(o.intrinsic.operands, o.storages, strict=True):
+            held = storage in shape.placement and not shape.in_place(storage)
+            if held and not shape.hardware.is_offchip(operand.memory):
+                for way in WAYS[operand.access]:
+                    touched[way].append(storage)
+        reads, writes = (tuple(dict.fromkeys(names)) for names in touched.values())
+        return Block(o.name, o.intrinsic.unit, cycles, reads, writes)
+
+    def _issuing(self, o: Operation, calls: Array) -> Array:
+        """Cycles in which a host issues calls."""
+        issue = self.shape.hardware.issue
+        return np.zeros(1) if issue is None else calls * issue.each(o.intrinsic)
+
+    def _rows(self, o: Operation, depth: int) -> Array:
+        """Iterations of one call among those that C loops repeat."""
+        shape, match = self.shape, self.shape.match
+        if not o.intrinsic.software_loops:
+            return np.ones(1)
+        own = [x.extent.maximum for x in o.intrinsic.loops if not x.software]
+        moving = match.moving(o.written) if o.written in match.coordinate else ()
+        tiles = shape.extents(depth)
+        each = np.ones(1)
+        for most in own:
+            rows = np.ones(1)
+            for n in o.loops:
+                if match.block.get(n, 1) == 1 and n in moving:
+                    rows = np.maximum(rows, tiles[n] / np.ceil(tiles[n] / most))
+            each = each * rows
+        return each
+
+    def _held(self, o: Operation, call: Array) -> Array:
+        """Cycles of bringing in the operand that the unit holds, beyond those of the `call` that it
+        may happen beside, in all tiles together."""
+        held = o.intrinsic.stationary
+        if held is None:
+            return np.zeros(1)
+        hidden = call if held.overlaps else np.zeros(1)
+        return np.maximum(0, held.cycles - hidden) * held_runs(self.shape, o)

@@ -1,0 +1,207 @@
+"""The tree of a shape: its loops around the blocks of its operations, as a tiling is written.
+
+Loops that nothing stands between are one. Where a host issues calls in order, loads run a tile
+ahead and stores a tile behind; so do the loads of a unit that stores as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from hwgen.polyhedral.match.operations import Operation
+from hwgen.polyhedral.search.cost_tree import Block, Counts, Machine, Node, Repeat
+from hwgen.polyhedral.search.estimate_shape import Shape
+from hwgen.polyhedral.search.host_queues import stored_in_parts
+from hwgen.polyhedral.search.leaf import Leaves
+from hwgen.polyhedral.search.tiling import TOGETHER
+from hwgen.spec.hardware import HardwareSpec
+
+
+def machine_of(hardware: HardwareSpec) -> Machine:
+    """What of a chip decides how long its units wait for one another."""
+    board, issued = hardware.scoreboard, hardware.issue is not None
+    queues = {u.name: u.queue_entries or 1 << 30 for u in hardware.units if issued}
+    return Machine(queues, 0 if board is None else board.cycles)
+
+
+@dataclass
+class ShapeTree:
+    """The trees of a shape's points; which of them is a point's, `variants` tells."""
+
+    shape: Shape
+    slots: Mapping[str, Counts]
+    leaves: Leaves
+    _front: list[list[Block]] = field(default_factory=list[list[Block]])
+    _back: list[list[Block]] = field(default_factory=list[list[Block]])
+
+    @cached_property
+    def turns(self) -> Counts:
+        """Iterations of the loops inside those that all operations share."""
+        return self.shape.trips(frozenset(self.shape.loops[self.shape.spatial :]))
+
+    @cached_property
+    def _single(self) -> Sequence[str]:
+        """What a unit loads that stores as well; at some points into a single slot."""
+        operations = self.shape.match.selection.operations
+        working = {o.intrinsic.unit for o in operations if o.kind not in ("load", "store")}
+        storing = {o.intrinsic.unit for o in operations if o.kind == "store"} - working
+        loads = [o.written for o in operations if o.kind == "load" and o.intrinsic.unit in storing]
+        return [s for s in loads if s in self.shape.placement]
+
+    @cached_property
+    def variants(self) -> Counts:
+        """A number for each point: those with the same one have one tree."""
+        if self.shape.hardware.pipelined:
+            return (self.turns > TOGETHER).astype(np.int64)
+        number = np.zeros(1, np.int64)
+        for storage in self._single:
+            number = 2 * number + (self.slots[storage] > 1)
+        return number
+
+    def nodes(self, variant: int) -> tuple[Node, ...]:
+        """The tree of the points with this number."""
+        shape, selection = self.shape, self.shape.match.selection
+        depths = self._innermost
+        self._front, self._back = ([[] for _ in range(depths + 1)] for _ in range(2))
+        ahead: list[Block] = []
+        behind: list[Block] = []
+        for o in selection.operations:
+            if o.kind in ("load", "store"):
+                storage = next(s for s in o.storages if s in shape.placement)
+                if shape.in_place(storage):
+                    continue
+                block = self.leaves.transfer(o, storage)
+                if o.kind == "load":
+                    shift = -1 if self._runs_ahead(storage, variant) else 0
+                    at = self._first_pass(storage)
+                    block = replace(block, shift=shift)
+                    self._front[shape.placement[storage]].append(replace(block, at=at))
+                    ahead += [block] * -shift
+                elif self._pipelined:
+                    block = replace(block, shift=1)
+                    self._back[depths].append(self._stored_behind(o, block))
+                    behind.append(block)
+                else:
+                    self._back[self._storing_depth(storage)].append(block)
+                continue
+            depth = self._innermost if selection.inner(o) else shape.spatial
+            block = self.leaves.work(o, depth)
+            if o.kind == "init" and self._pipelined and block.bus:
+                block = replace(block, shift=-1)
+                self._front[depths].append(replace(block, at=self._part(second=bool(variant))))
+                ahead.append(block)
+            elif o.kind == "init" or selection.early(o) or selection.inner(o):
+                self._front[depth].append(block)
+            else:
+                self._back[depth].append(block)
+        return (*ahead, *self._loops(), *behind)
+
+    @cached_property
+    def _innermost(self) -> int:
+        """How many loops are around the sums: those inside of which they alone are become loops of
+        their calls."""
+        shape, operations = self.shape, self.shape.match.selection.operations
+        placed = [d for s, d in shape.placement.items() if not shape.in_place(s)]
+        several = sum(shape.match.selection.inner(o) for o in operations) > 1
+        if several or self._pipelined:
+            return len(shape.loops)
+        return max(shape.spatial, *placed)
+
+    @property
+    def _pipelined(self) -> bool:
+        """Whether stores come behind the sums of the next tile, and what begins sums ahead."""
+        sums = any(o.kind == "update" for o in self.shape.match.selection.operations)
+        return self.shape.hardware.pipelined and sums and self.shape.spatial > 0
+
+    def _runs_ahead(self, storage: str, variant: int) -> bool:
+        """Whether a load is a tile ahead of the work on it."""
+        if not self.shape.placement[storage]:
+            return False
+        if self.shape.hardware.pipelined:
+            return True
+        single = self._single
+        return storage in single and bool(variant >> (len(single) - 1 - single.index(storage)) & 1)
+
+    def _first_pass(self, storage: str) -> tuple[tuple[str, int], ...]:
+        """The only iterations in which a storage is loaded whose tiles come in parts that stay."""
+        if storage not in self.shape.parts:
+            return ()
+        return tuple((n, 0) for n in sorted(self.shape.around(storage).still))
+
+    def _part(self, *, second: bool) -> tuple[tuple[str, int], ...]:
+        """The first or the second part of a tile's work."""
+        rest = self.shape.loops[self.shape.spatial :]
+        return tuple((n, int(second and n == rest[-1])) for n in rest)
+
+    def _stored_behind(self, o: Operation, block: Block) -> Block:
+        """A store behind the first part of the next tile's work, or a part behind each."""
+        if stored_in_parts(self.shape.hardware, self.shape.match) is not o:
+            return replace(block, at=self._part(second=False))
+        each = {
+            "cycles": block.cycles / self.turns,
+            "calls": np.maximum(1, block.calls / self.turns),
+            "issuing": block.issuing / self.turns,
+            "written": block.written / self.turns,
+        }
+        return replace(block, **each)
+
+    def _storing_depth(self, storage: str) -> int:
+        """How many loops are around a store: of what is in the place of an input, those around a
+        tile."""
+        shape = self.shape
+        operations = shape.match.selection.operations
+        loaded = any(o.kind == "load" and storage in o.storages for o in operations)
+        return shape.spatial if loaded else min(shape.placement[storage], shape.spatial)
+
+    def _loops(self) -> tuple[Node, ...]:
+        """The loops around all blocks."""
+        shape, front, back = self.shape, self._front, self._back
+        innermost = self._innermost
+        body: tuple[Node, ...] = (*front[innermost], *back[innermost])
+        mine: list[str] = []
+        named: dict[str, str] = {}
+        fresh = self._fresh(innermost)
+        for depth in reversed(range(innermost)):
+            mine.insert(0, shape.loops[depth])
+            own = self._fresh(depth)
+            cut = front[depth] or back[depth] or own or depth in (0, shape.spatial)
+            if not cut and self._still(depth) == self._still(depth - 1):
+                continue
+            name, count = " ".join(mine), shape.trips(frozenset(mine))
+            named |= dict.fromkeys(mine, name)
+            body = (*front[depth], Repeat(name, count, body, fresh), *back[depth])
+            mine, fresh = [], own
+        return tuple(_in_groups(node, named) for node in body)
+
+    def _still(self, depth: int) -> list[bool]:
+        """Which tiles that come in parts stay for a loop."""
+        name = self.shape.loops[depth]
+        return [name in self.shape.around(s).still for s in sorted(self.shape.parts)]
+
+    def _fresh(self, depth: int) -> tuple[str, ...]:
+        return tuple(s for s, d in self.shape.placement.items() if d == depth)
+
+    @property
+    def versions(self) -> dict[str, Counts]:
+        """Of each buffer; 0 where no write waits for what has been read."""
+        board = self.shape.hardware.scoreboard
+        waits = board is None or not board.renames
+        none = np.zeros(1, np.int64)
+        return {
+            s: self.slots[s] if waits and s not in self.shape.parts else none
+            for s in self.shape.placement
+        }
+
+
+def _in_groups(node: Node, named: Mapping[str, str]) -> Node:
+    """The same, blocks told in which iterations of joined loops they run."""
+    if isinstance(node, Repeat):
+        return replace(node, body=tuple(_in_groups(n, named) for n in node.body))
+    at: dict[str, int] = {}
+    for name, number in node.at:
+        at[named[name]] = max(number, at.get(named[name], 0))
+    return replace(node, at=tuple(at.items()))
