@@ -82,7 +82,7 @@ def _ends(every: Sequence[Block]) -> dict[str, Array]:
         mine = ZERO
         for later, rest in zip(reversed(every), after, strict=False):
             if later.unit == block.unit or {*block.writes} & {*later.reads}:
-                mine = np.maximum(mine, later.cycles + rest)
+                mine = np.maximum(mine, later.last + rest)
         after.append(mine)
         found.setdefault(block.unit, mine)
     return found
@@ -107,7 +107,8 @@ def _add_busy(
         elif around or not node.shift:  # What runs ahead of all loops they do not do again.
             only = dict(node.at)
             times = prod((x.count for x in around if x.name not in only), start=ONE)
-            units[node.unit] = units.get(node.unit, ZERO) + times * node.cycles
+            cycles = (times - 1) * node.cycles + node.last
+            units[node.unit] = units.get(node.unit, ZERO) + cycles
             units[HOST] = units.get(HOST, ZERO) + times * node.issuing
             if node.bus:
                 buses[node.bus] = buses.get(node.bus, ZERO) + times * node.beats
@@ -126,8 +127,8 @@ class _Touched(NamedTuple):
 
 class _Walk:
     """`times`: when units, the host, and versions of buffers are free or done, a row for each of
-    `rows`: a kind of thing, its name, and of a buffer how old the version is. `queued`: the last
-    two blocks of each unit. `now`: the iteration of each loop; `ended`: where that is the last."""
+    `rows`. `queued`: the last two blocks of each unit. `now`: the iteration of each loop; `final`:
+    where it is the last of all, if anything is different there."""
 
     def __init__(
         self, machine: Machine, versions: Mapping[str, Counts], every: Sequence[Block]
@@ -143,7 +144,7 @@ class _Walk:
                 last[name] = max(block.shift, last.get(name, 0))
             for name, number in block.at:
                 self.watched[name] = max(number, self.watched.get(name, 0))
-        self.ahead = any(block.shift < 0 for block in every)
+        self.has_final = any(b.shift < 0 or b.last is not b.cycles for b in every)
         units = sorted({b.unit for b in every} | {b.held for b in every if b.held})
         kinds = ("unit", "before", "done", "posted")
         rows: list[Row] = [(kind, u, 0) for kind in kinds for u in units]
@@ -162,7 +163,7 @@ class _Walk:
         self.rooms: dict[tuple[int, ...], _Room] = {}
         self.begun: dict[str, Array] = {}
         self.now: dict[str, int] = {}
-        self.ended: dict[str, NDArray[np.bool_]] = {}
+        self.final: NDArray[np.bool_] = np.full(1, self.has_final)
         self.steady: dict[tuple[object, ...], Array] = {}
 
     def _touched(self, block: Block) -> _Touched:
@@ -200,15 +201,12 @@ class _Walk:
         if block.shift >= 0 or not self.now:
             self.run(block)
             return
-        last = np.ones(1, np.bool_)
-        for ended in self.ended.values():
-            last = last & ended
-        if not last.any():
+        if not self.final.any():
             self.run(block)
-        elif not last.all():
+        elif not self.final.all():
             before = np.array(self.times)
             self.run(block)
-            np.copyto(self.times, before, where=last)
+            np.copyto(self.times, before, where=self.final)
 
     def repeat(self, loop: Repeat) -> None:
         """A few iterations, and all others at the pace of the last of these.
@@ -220,37 +218,30 @@ class _Walk:
         most = int(loop.count.max())
         again = max(AGAIN, self.watched.get(loop.name, 0) + 1)
         walked = min(most, again) if pace is not None or most <= again else WALKED
-        passed: list[Array] = []
+        final, passed = self.final, list[Array]()
         for n in range(walked):
-            self._iteration(loop, n, loop.count == n + 1)
+            self._iteration(loop, n, final & (loop.count == n + 1))
             passed.append(np.array(self.times))
         if walked == WALKED:
             pace = self.steady[key] = (passed[-1] - passed[-3]) / 2
         if most > walked:
             assert pace is not None
             more = loop.count - walked
-            last_of_all = self._last_of_all(loop.name) & (more > 0)
-            ahead: Array = pace * np.maximum(more - last_of_all, 0)
+            apart = final & (more > 0)
+            ahead: Array = pace * np.maximum(more - apart, 0)
             np.add(self.times, ahead, out=self.times)
-            if last_of_all.any():
+            if apart.any():
                 before = np.array(self.times)
-                self._iteration(loop, walked, np.ones(1, np.bool_))
-                np.copyto(self.times, before, where=~last_of_all)
+                self._iteration(loop, walked, apart)
+                np.copyto(self.times, before, where=~apart)
         for count in range(1, min(walked, most) + 1):
             np.copyto(self.times, passed[count - 1], where=loop.count == count)
-        del self.now[loop.name], self.ended[loop.name]
+        self.final = final
+        del self.now[loop.name]
 
-    def _last_of_all(self, inner: str) -> NDArray[np.bool_]:
-        """Where all loops around one are in their last iteration, if some block runs ahead of
-        these: it does not in the last iteration of all."""
-        found = np.full(1, self.ahead)
-        for name, ended in self.ended.items():
-            if name != inner:
-                found = found & ended
-        return found
-
-    def _iteration(self, loop: Repeat, number: int, ended: NDArray[np.bool_]) -> None:
-        self.now[loop.name], self.ended[loop.name] = number, ended
+    def _iteration(self, loop: Repeat, number: int, final: NDArray[np.bool_]) -> None:
+        """Walk an iteration; where it is the last of all, as loops around are in their last."""
+        self.now[loop.name], self.final = number, final & self.has_final
         for name in loop.fresh:
             if age := self.ages.get(name, 0):
                 for kind in ("read", "written"):
@@ -275,7 +266,7 @@ class _Walk:
             start, end = self._issued(block, start)
             row[self.rows["before", unit, 0]][:] = own
         else:
-            end = start + block.cycles
+            end = start + self._cycles(block)
         if unit not in self.begun:
             self.begun[unit] = np.array(start)
         own[:] = end
@@ -293,6 +284,12 @@ class _Walk:
             end = end + self.machine.handover
         for number in touched.ends:
             np.maximum(row[number], end, out=row[number])
+
+    def _cycles(self, block: Block) -> Array:
+        """Of a block now."""
+        if block.last is block.cycles or not self.final.any():
+            return block.cycles
+        return np.where(self.final, block.last, block.cycles)
 
     def _issued(self, block: Block, start: Array) -> tuple[Array, Array]:
         """When a block begins and ends whose calls a host issues, which goes on when they are in

@@ -33,16 +33,18 @@ def _one() -> Array:
 class Block:
     """A leaf: calls of one unit that touch some buffers.
 
-    `cycles`: for which the unit is busy; `calls`, `issuing`: instructions, and cycles in which the
-    host issues them; `beats` on the `bus`; `written`: cycles until what is posted is written, 0
-    where nothing is; `at`: loops, and the only iteration in which it runs of each; `shift`: by how
-    many iterations of the loops around its buffers it runs later than others; `held`: another unit
-    that cannot work meanwhile, for a `share` of the cycles.
+    `cycles`: for which the unit is busy, `last`: in the last iteration of all loops; `calls`,
+    `issuing`: instructions, and cycles in which the host issues them; `beats` on the `bus`;
+    `written`: cycles until what is posted is written, if it `posts`; `at`: loops, and the only
+    iteration of each in which it runs; `shift`: by how many iterations of the loops around its
+    buffers it runs later than others; `held`: another unit that cannot work meanwhile, for a
+    `share` of the cycles.
     """
 
     name: str
     unit: str
     cycles: Array
+    last: Array
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     calls: Array = field(default_factory=_one)
@@ -99,7 +101,7 @@ def taken(
     def node(given: Node) -> Node:
         if isinstance(given, Repeat):
             return replace(given, count=at(given.count), body=tuple(map(node, given.body)))
-        names = ("cycles", "calls", "issuing", "beats", "written", "share")
+        names = ("cycles", "last", "calls", "issuing", "beats", "written", "share")
         return replace(given, **{n: at(getattr(given, n)) for n in names})
 
     return tuple(map(node, nodes)), {n: at(count) for n, count in versions.items()}

@@ -222,6 +222,19 @@ class Shape:
 
         return self.cache.once(("filled", loops), made)
 
+    def last(self, moving: Iterable[str], depth: int) -> NDArray[np.float64]:
+        """The same of the last of those tiles alone."""
+        cut = frozenset(moving)
+        if self.hardware.pipelined or any(n not in self.match.count for n in self.loops):
+            return self.filled(cut, depth)
+        part = np.ones(1)
+        for name in self.loops[:depth]:
+            if name in cut:
+                tile = self.grid[name]
+                part = part * (self.match.count[name] - tile * (self.trips(frozenset((name,))) - 1))
+                part = part / tile
+        return part
+
     def tails(self) -> NDArray[np.float64]:
         """How many loops have a tail, and how many are there because others are tiled twice."""
 

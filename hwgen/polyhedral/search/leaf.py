@@ -6,6 +6,7 @@ over the shape's points.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from hwgen.polyhedral.search.bank_share import bank_shares
 from hwgen.polyhedral.search.cost_tree import Array, Block
 from hwgen.polyhedral.search.estimate_shape import Counts, Shape, held_runs
 from hwgen.polyhedral.search.host_queues import anchor_unit
+from hwgen.polyhedral.search.tiling import inner_name
 from hwgen.polyhedral.search.traffic import Rates, start_beats
 from hwgen.spec.memory import WAYS
 
@@ -34,12 +36,14 @@ class Leaves:
     def transfer(self, o: Operation, storage: str) -> Block:
         """A load or a store of one box of a storage."""
         shape, hardware = self.shape, self.shape.hardware
-        filled = shape.filled(shape.match.moving(storage), shape.placement[storage])
-        each, beats, issued, written = (x * filled for x in shape.transfer(o, storage))
+        moving, depth = shape.match.moving(storage), shape.placement[storage]
+        filled = shape.filled(moving, depth)
+        whole = shape.transfer(o, storage)
+        _, beats, issued, written = (x * filled for x in whole)
         share = self.shares.get(storage, np.zeros(1))
         beside = o.intrinsic.unit != self.anchor and bool(np.any(share > 0))
         block = replace(
-            self._block(o, each),
+            self._block(o, whole.cycles, moving, depth),
             calls=np.maximum(1, issued),
             issuing=self._issuing(o, issued),
             held=self.anchor if beside else "",
@@ -65,8 +69,7 @@ class Leaves:
         tiles = shape.tiles(o, depth)
         if not o.intrinsic.software_loops and o.intrinsic.micro_kernel is None:
             each = call_cycles(o, shape.match, shape.extents(depth))
-            each = each * shape.filled(o.loops, depth)
-            block = self._block(o, each)
+            block = self._block(o, each, o.loops, depth)
         else:
             rates = Rates.of(o.intrinsic)
             rows = self._rows(o, depth)
@@ -83,10 +86,14 @@ class Leaves:
         offchip = hardware.offchip_operand(o.intrinsic)
         assert offchip is not None
         bus = hardware.bus_of(offchip).name
-        return replace(block, cycles=np.maximum(block.cycles, beats), bus=bus, beats=beats)
+        longer = np.maximum(block.cycles, beats)
+        return replace(block, cycles=longer, last=longer, bus=bus, beats=beats)
 
-    def _block(self, o: Operation, cycles: Array) -> Block:
-        """An operation's block, with the buffers that it touches."""
+    def _block(
+        self, o: Operation, whole: Array, moving: Iterable[str] = (), depth: int = 0
+    ) -> Block:
+        """An operation's block, with the buffers that it touches; `whole`: cycles of a tile that is
+        full, cut by those of `depth` loops that are `moving`."""
         shape = self.shape
         touched: dict[str, list[str]] = {"read": [], "write": []}
         for operand, storage in zip(o.intrinsic.operands, o.storages, strict=True):
@@ -95,7 +102,18 @@ class Leaves:
                 for way in WAYS[operand.access]:
                     touched[way].append(storage)
         reads, writes = (tuple(dict.fromkeys(names)) for names in touched.values())
-        return Block(o.name, o.intrinsic.unit, cycles, reads, writes)
+        cycles, last = self._shorter(whole, moving, depth)
+        return Block(o.name, o.intrinsic.unit, cycles, last, reads, writes)
+
+    def _shorter(self, whole: Array, moving: Iterable[str], depth: int) -> tuple[Array, Array]:
+        """Cycles of a tile on average but for the last, and of the last."""
+        shape, cut = self.shape, frozenset(moving)
+        tiles = shape.trips(frozenset(n for n in shape.loops[:depth] if inner_name(n) in cut))
+        mean, last = whole * shape.filled(cut, depth), whole * shape.last(cut, depth)
+        if (tiles == 1).all() or (mean == last).all():
+            return mean, mean
+        others = (mean * tiles - last) / np.maximum(1, tiles - 1)
+        return np.where(tiles > 1, others, mean), np.where(tiles > 1, last, mean)
 
     def _issuing(self, o: Operation, calls: Array) -> Array:
         """Cycles in which a host issues calls."""

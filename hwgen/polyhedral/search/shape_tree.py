@@ -143,6 +143,7 @@ class ShapeTree:
             return replace(block, at=self._part(second=False))
         each = {
             "cycles": block.cycles / self.turns,
+            "last": block.cycles / self.turns,
             "calls": np.maximum(1, block.calls / self.turns),
             "issuing": block.issuing / self.turns,
             "written": block.written / self.turns,
