@@ -22,7 +22,7 @@ from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.search import tiling_loads
 from hwgen.polyhedral.search.choose import TIE, choose
 from hwgen.polyhedral.search.objective import Objective
-from hwgen.polyhedral.search.refine import keepers, neighbours
+from hwgen.polyhedral.search.refine import neighbours
 from hwgen.polyhedral.search.search import Candidate, SearchResult, Watch, search
 from hwgen.polyhedral.search.tiling import Tiling
 from hwgen.polyhedral.tree import legality
@@ -127,17 +127,17 @@ def test_kept_tiles_are_ordered_and_right(chip: str) -> None:
     c, found, hardware = searched(chip)
     inputs = draw_inputs(c.workload, 1)
     tried = 0
-    for candidate in found.candidates:
-        for tiling in list(keepers(hardware, candidate.tiling))[:2]:
-            kept = [s for s, _ in tiling.depths if tiling.kept(s)]
-            assert kept
-            kernel = compile_kernel(c.workload, hardware, Candidate(tiling, 0.0))
-            examine(kernel, inputs)
-            examine(kernel, inputs, "c")
-            for storage in kept:
-                tensor = tiling.match.selection.storage(storage).tensor
-                assert loaded(kernel)[tensor] == 1, tensor
-            tried += 1
+    for candidate in found.parted:
+        tiling = candidate.tiling
+        kept = [s for s, _ in tiling.depths if tiling.kept(s)]
+        assert kept
+        kernel = compile_kernel(c.workload, hardware, Candidate(tiling, 0.0))
+        examine(kernel, inputs)
+        examine(kernel, inputs, "c")
+        for storage in kept:
+            tensor = tiling.match.selection.storage(storage).tensor
+            assert loaded(kernel)[tensor] == 1, tensor
+        tried += 1
         if tried >= 6:
             break
     assert tried >= 2
@@ -226,7 +226,7 @@ def test_a_tensor_that_is_kept_whole_has_no_slots() -> None:
     assert whole
     assert all((first.depth[n], first.slot[n]) == (0, 1) for n in whole)
     beside = [other for _, other in neighbours(found.hardware, first)]
-    for other in (*keepers(found.hardware, first), *beside):
+    for other in beside:
         assert all((other.depth[n], other.slot[n]) == (0, 1) for n in whole)
 
 
@@ -370,14 +370,11 @@ def test_the_estimate_of_a_host_that_waits_for_queues_is_near() -> None:
     """Loads, stores and what begins sums share queues with few entries. Where the unit that loads
     has as much to do as the one that computes, each waits for the other now and then."""
     c, found, hardware = product_on_array(512, 512, 512)
-    ahead = [x for x in found.candidates if x.tiling.order == ("n", "m")]
-    even = [x for x in found.candidates if x.tiling.order == ("m", "n")]
-    near = {0.02: [*ahead[:4], *found.parted[:2]], 0.09: even[:4]}
-    for off, candidates in near.items():
-        for candidate in candidates:
-            kernel = compile_kernel(c.workload, hardware, Candidate(candidate.tiling, 0.0))
-            assert candidate.cycles == pytest.approx(kernel.cycles, rel=off)
-    assert len(ahead) > 3 < len(even)
+    for candidate in (*found.candidates[:8], *found.parted[:4]):
+        kernel = compile_kernel(c.workload, hardware, Candidate(candidate.tiling, 0.0))
+        assert candidate.cycles == pytest.approx(kernel.cycles, rel=0.015)
+    assert len(found.candidates) >= 8
+    assert len(found.parted) >= 4
 
 
 def by_hand(sizes: tuple[int, int, int], tiles: tuple[int, int, int]) -> Kernel:

@@ -310,7 +310,7 @@ def test_phases_whose_calls_reach_different_parts_of_a_memory() -> None:
             "compute": ["y[m, n] += x[m, k] * w[k, n]", "r[m] max= v[m, n]"],
         }
     )  # fmt: skip
-    kernel = compile_kernel(workload, parse_hardware(spec), options=QUICK)
+    kernel = compile_kernel(workload, parse_hardware(spec))
     examine(kernel, draw_inputs(workload, 1))
     for buffer in kernel.program.buffers:
         first = buffer.tensor in ("x", "w", "y")

@@ -12,7 +12,7 @@ from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.caches import through_caches
 from hwgen.polyhedral.search.objective import Measure, Measured, Objective, measure
-from hwgen.polyhedral.search.refine import Change, keepers, neighbours, thinner
+from hwgen.polyhedral.search.refine import Change, neighbours
 from hwgen.polyhedral.search.search import SCHEDULE_WORK, TOO_LONG, Candidate, SearchResult, Watch
 from hwgen.polyhedral.search.tiling import Tiling
 from hwgen.spec.hardware import HardwareSpec
@@ -38,9 +38,8 @@ OF_CHIP = ("H611", "H616")
 LACKING = 24
 """Candidates with such an error, before any can be built, after which others are not tried."""
 
-SIMULATED, SIMULATED_SHORT = 8, 12
-"""Candidates whose cycles are simulated at most before the best is taken; of a short kernel more,
-as latencies, which the estimate knows least about, are a larger part of it."""
+SIMULATED = 8
+"""Candidates whose cycles are simulated at most before the best is taken."""
 
 SHORT_KERNEL = 20_000
 """Cycles up to which a kernel is short."""
@@ -150,16 +149,15 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
     """Simulate the cheapest candidates, then what lies beside the best."""
     least = min(c.bound for c in found.candidates)
     watch.expect(SIMULATED)
-    alike: dict[object, list[Candidate]] = {}
     built: set[object] = set()
-    looked = 0
+    alike: set[tuple[float, int]] = set()
+    passed_over = 0
     for candidate in found.candidates:
         if tried.best is None and lacks(tried.refused):
             break
         if tried.hopeless(candidate):
             continue
         shape = _shape(candidate)
-        alike.setdefault(shape, []).append(candidate)
         # The same loops around the same loads, of operands in the place of each other.
         tiling = candidate.tiling
         lanes = tuple(sorted(tiling.match.storage_lane.items()))
@@ -168,11 +166,10 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
             cycles = tried.cycles(tried.best)
             if shape in built or commuted in built:
                 continue  # another order of the same loops or loads
-            most = SIMULATED_SHORT if cycles <= SHORT_KERNEL else SIMULATED
-            if looked == most or not tried.worth(candidate, least):
+            if len(alike) + passed_over == SIMULATED or not tried.worth(candidate, least):
                 break
             if tried.foretold(candidate, 1 / tried.tie):
-                looked += 1
+                passed_over += 1
                 continue
             if tried.ended():
                 break
@@ -183,19 +180,12 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
         tried.simulated += len(tried.built) - before
         if kernel is not None:
             built |= {shape, commuted}
-            looked += 1
-            less = thinner(tiling) if tried.cycles(kernel) > SLACK * candidate.cycles else None
-            if less is not None:  # Its calls may wait for banks, and have no room for padding.
-                tried.add(replace(candidate, tiling=less, bound=0.0))
+            # Loops with nothing inside but calls become theirs: tilings that differ in these alone
+            # are one kernel.
+            alike.add((tried.cycles(kernel), kernel.offchip_bytes))
         watch.step()
     if tried.best is None:
         raise tried.refused[0]
-    if tried.built and tried.cycles(tried.best) <= SHORT_KERNEL:
-        first, _ = min(tried.built, key=lambda item: tried.measure(item[1]))
-        for candidate in alike.get(_shape(first), ()):
-            if tried.ended():
-                break
-            tried.add(candidate)
     for start in tried.leading()[:REFINED]:
         if tried.ended() or not least < tried.cycles(tried.best) <= SHORT_KERNEL:
             break
@@ -203,11 +193,6 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
     if through_caches(tried.hardware):
         return  # What is loaded less is in the estimate.
     _save(tried, found.thrifty, found.second)
-    for candidate, _ in tried.leading()[:1]:
-        for other in keepers(tried.hardware, candidate.tiling):
-            if tried.ended():
-                return
-            tried.add(replace(candidate, tiling=other, bound=0.0))
     for candidate in found.parted:
         cheaper = candidate.rank < found.candidates[0].rank
         if tried.ended() or not cheaper or not tried.worth(candidate, least):

@@ -29,6 +29,7 @@ from hwgen.polyhedral.search.cost_tree import (
     Repeat,
     blocks,
     largest,
+    points,
 )
 
 WALKED: Final = 6
@@ -44,7 +45,7 @@ Row = tuple[str, str, int]
 
 def cycles(nodes: Sequence[Node], machine: Machine, versions: Mapping[str, Counts]) -> Array:
     """Cycles of a tree whose buffers have so many versions; 0 of them: one for every write."""
-    walk = _Walk(machine, versions, [*blocks(nodes)])
+    walk = _Walk(machine, versions, nodes)
     walk.nodes(nodes)
     buses: dict[str, Array] = {}
     _add_busy(nodes, (), {}, buses)
@@ -65,10 +66,9 @@ def least(nodes: Sequence[Node], machine: Machine, versions: Mapping[str, Counts
     units: dict[str, Array] = {}
     buses: dict[str, Array] = {}
     _add_busy(nodes, (), units, buses)
-    every = [*blocks(nodes)]
-    walk = _Walk(machine, versions, every)
+    walk = _Walk(machine, versions, nodes)
     walk.nodes([*map(_once, nodes)])
-    ends = _ends(every)
+    ends = _ends([*blocks(nodes)])
     begun, after = ({HOST: ZERO, **x} for x in (walk.begun, ends))
     work = largest(begun[u] + n + after[u] for u, n in units.items() if u in begun)
     return Least(np.maximum(work, largest(buses.values())), sum(buses.values(), ZERO))
@@ -131,8 +131,9 @@ class _Walk:
     where it is the last of all, if anything is different there."""
 
     def __init__(
-        self, machine: Machine, versions: Mapping[str, Counts], every: Sequence[Block]
+        self, machine: Machine, versions: Mapping[str, Counts], nodes: Sequence[Node]
     ) -> None:
+        every, size = [*blocks(nodes)], points(nodes)
         self.machine = machine
         self.versions = versions
         self.first: dict[str, int] = {}
@@ -154,7 +155,6 @@ class _Walk:
             for kind in ("written", "read"):
                 rows += [(kind, name, age) for age in range(self.ages[name] + 1)]
         self.rows = {row: n for n, row in enumerate([("host", HOST, 0), *rows])}
-        size = max((len(x) for b in every for x in (b.cycles, b.share, b.calls)), default=1)
         self.times: Array = np.zeros((len(self.rows), size), np.float64)
         self.row: list[Array] = [*self.times]
         self.columns = np.arange(size)

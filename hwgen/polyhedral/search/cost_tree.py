@@ -90,19 +90,29 @@ def blocks(nodes: Sequence[Node]) -> Iterator[Block]:
             yield node
 
 
+NUMBERS: Final = ("cycles", "last", "calls", "issuing", "beats", "written", "share")
+"""The arrays of a block."""
+
+
+def points(nodes: Sequence[Node]) -> int:
+    """How many points a tree stands for."""
+    sizes = [len(getattr(block, name)) for block in blocks(nodes) for name in NUMBERS]
+    counts = [max(len(n.count), points(n.body)) for n in nodes if isinstance(n, Repeat)]
+    return max((1, *sizes, *counts))
+
+
 def taken(
-    nodes: Sequence[Node], versions: Mapping[str, Counts], points: NDArray[np.intp], size: int
+    nodes: Sequence[Node], versions: Mapping[str, Counts], which: NDArray[np.intp], size: int
 ) -> tuple[tuple[Node, ...], dict[str, Counts]]:
     """A tree and its buffers' versions at some of so many points."""
 
     def at(values: NDArray[Any]) -> NDArray[Any]:
-        return values[points] if len(values) == size > 1 else values
+        return values[which] if len(values) == size > 1 else values
 
     def node(given: Node) -> Node:
         if isinstance(given, Repeat):
             return replace(given, count=at(given.count), body=tuple(map(node, given.body)))
-        names = ("cycles", "last", "calls", "issuing", "beats", "written", "share")
-        return replace(given, **{n: at(getattr(given, n)) for n in names})
+        return replace(given, **{n: at(getattr(given, n)) for n in NUMBERS})
 
     return tuple(map(node, nodes)), {n: at(count) for n, count in versions.items()}
 

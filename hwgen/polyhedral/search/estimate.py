@@ -129,7 +129,7 @@ def _costed(shape: Shape, wanted: Wanted) -> Costed:
     kernels = _MicroKernels(shape, slots)
     tree = ShapeTree(shape, slots, Leaves(shape, slots, entries))
     machine = machine_of(shape.hardware)
-    variants, loading = (np.broadcast_to(x, size) for x in (tree.variants, kernels.loading))
+    variants, loading = (np.broadcast_to(x, size) for x in (tree.variants, kernels.cycles))
     tails: Array = np.broadcast_to(1 + TAIL_PENALTY * shape.tails(), size)
     possible = np.flatnonzero(fits & ~kernels.refused & wanted.among)
     nodes = {v: tree.nodes(v) for v in np.unique(variants[possible]).tolist()}
@@ -153,14 +153,15 @@ def _costed(shape: Shape, wanted: Wanted) -> Costed:
 
 class _MicroKernels:
     """Loading a micro-kernel costs once per combination of base addresses. `refused`: where there
-    are too many of these; `crowded`: where all together likely exceed their memory."""
+    are too many of these; `crowded`: where all together likely exceed their memory; `cycles`
+    of all loads."""
 
     def __init__(self, shape: Shape, slots: dict[str, Counts]) -> None:
         self.shape = shape
         self.slots = slots
         self.refused = np.zeros(1, dtype=np.bool_)
         self.crowded = np.zeros(1, dtype=np.bool_)
-        self.loading: Array = np.zeros(1)
+        self.cycles: Array = np.zeros(1)
         stored: dict[int, Array] = {}
         for o in shape.match.selection.operations:
             micro = o.intrinsic.micro_kernel
@@ -172,7 +173,7 @@ class _MicroKernels:
             most = micro.capacity_operations
             stored[most] = stored.get(most, np.zeros(1)) + variants * self._sequence(o, depth)
             bus = shape.hardware.bus[micro.bus]
-            self.loading = self.loading + variants * (bus.read.latency_cycles + 8)
+            self.cycles = self.cycles + variants * (bus.read.latency_cycles + 8)
         for most, operations in stored.items():
             self.crowded = self.crowded | (operations > most)
 

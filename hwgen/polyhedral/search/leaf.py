@@ -85,9 +85,9 @@ class Leaves:
             return block
         offchip = hardware.offchip_operand(o.intrinsic)
         assert offchip is not None
-        bus = hardware.bus_of(offchip).name
-        longer = np.maximum(block.cycles, beats)
-        return replace(block, cycles=longer, last=longer, bus=bus, beats=beats)
+        bus = hardware.bus_of(offchip)
+        longer = np.maximum(block.cycles, beats + bus.read.latency_cycles)
+        return replace(block, cycles=longer, last=longer, bus=bus.name, beats=beats)
 
     def _block(
         self, o: Operation, whole: Array, moving: Iterable[str] = (), depth: int = 0

@@ -6,11 +6,12 @@ ahead and stores a tile behind; so do the loads of a unit that stores as well.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hwgen.polyhedral.match.operations import Operation
 from hwgen.polyhedral.search.cost_tree import Block, Counts, Machine, Node, Repeat
@@ -44,23 +45,51 @@ class ShapeTree:
         return self.shape.trips(frozenset(self.shape.loops[self.shape.spatial :]))
 
     @cached_property
-    def _single(self) -> Sequence[str]:
-        """What a unit loads that stores as well; at some points into a single slot."""
-        operations = self.shape.match.selection.operations
-        working = {o.intrinsic.unit for o in operations if o.kind not in ("load", "store")}
-        storing = {o.intrinsic.unit for o in operations if o.kind == "store"} - working
-        loads = [o.written for o in operations if o.kind == "load" and o.intrinsic.unit in storing]
-        return [s for s in loads if s in self.shape.placement]
+    def _shifted(self) -> dict[str, NDArray[np.bool_]]:
+        """Where operations stand in another tile than their own, of those that somewhere do: of
+        other units than compute, with a version to spare."""
+        shape, operations = self.shape, self.shape.match.selection.operations
+        begins = () if shape.hardware.pipelined else ("init",)
+        kinds = ("update", "map", *begins)
+        working = {o.intrinsic.unit for o in operations if o.kind in kinds}
+        loaded = {s for o in operations if o.kind == "load" for s in o.storages}
+        found: dict[str, NDArray[np.bool_]] = {}
+        for o in operations:
+            held = [s for s in o.storages if s in shape.placement and not shape.in_place(s)]
+            if self._may_shift(o) and o.intrinsic.unit not in working:
+                spare = np.ones(1, np.bool_)
+                for storage in held:
+                    spare = spare & (self.slots[storage] > 1)
+                if spare.any() and not (o.kind == "store" and loaded & {*held}):
+                    found[o.name] = spare
+        return found
+
+    def _may_shift(self, o: Operation) -> bool:
+        """Whether a host that issues calls in order is to find work between an operation and what
+        waits for it, or one unit loads and stores."""
+        shape, operations = self.shape, self.shape.match.selection.operations
+        if o.kind == "load":
+            storing = {x.intrinsic.unit for x in operations if x.kind == "store"}
+            ahead = shape.hardware.pipelined or o.intrinsic.unit in storing
+            return ahead and shape.placement.get(o.written, 0) > 0
+        sums = any(x.kind == "update" for x in operations)
+        behind = shape.hardware.pipelined and sums and shape.spatial > 0
+        return behind and o.kind in ("store", "init")
 
     @cached_property
     def variants(self) -> Counts:
         """A number for each point: those with the same one have one tree."""
-        if self.shape.hardware.pipelined:
-            return (self.turns > TOGETHER).astype(np.int64)
         number = np.zeros(1, np.int64)
-        for storage in self._single:
-            number = 2 * number + (self.slots[storage] > 1)
+        if self.shape.hardware.pipelined:
+            number = (self.turns > TOGETHER).astype(np.int64)
+        for spare in self._shifted.values():
+            number = 2 * number + spare
         return number
+
+    def _shift(self, o: Operation, variant: int) -> bool:
+        """Whether an operation stands in another tile in a variant."""
+        names = [*self._shifted]
+        return o.name in names and bool(variant >> (len(names) - 1 - names.index(o.name)) & 1)
 
     def nodes(self, variant: int) -> tuple[Node, ...]:
         """The tree of the points with this number."""
@@ -76,12 +105,11 @@ class ShapeTree:
                     continue
                 block = self.leaves.transfer(o, storage)
                 if o.kind == "load":
-                    shift = -1 if self._runs_ahead(storage, variant) else 0
+                    block = replace(block, shift=-int(self._shift(o, variant)))
                     at = self._first_pass(storage)
-                    block = replace(block, shift=shift)
                     self._front[shape.placement[storage]].append(replace(block, at=at))
-                    ahead += [block] * -shift
-                elif self._pipelined:
+                    ahead += [block] * -block.shift
+                elif self._shift(o, variant):
                     block = replace(block, shift=1)
                     self._back[depths].append(self._stored_behind(o, block))
                     behind.append(block)
@@ -90,9 +118,10 @@ class ShapeTree:
                 continue
             depth = self._innermost if selection.inner(o) else shape.spatial
             block = self.leaves.work(o, depth)
-            if o.kind == "init" and self._pipelined and block.bus:
+            if self._shift(o, variant):
                 block = replace(block, shift=-1)
-                self._front[depths].append(replace(block, at=self._part(second=bool(variant))))
+                second = bool(variant >> len(self._shifted))
+                self._front[depths].append(replace(block, at=self._part(second=second)))
                 ahead.append(block)
             elif o.kind == "init" or selection.early(o) or selection.inner(o):
                 self._front[depth].append(block)
@@ -107,24 +136,9 @@ class ShapeTree:
         shape, operations = self.shape, self.shape.match.selection.operations
         placed = [d for s, d in shape.placement.items() if not shape.in_place(s)]
         several = sum(shape.match.selection.inner(o) for o in operations) > 1
-        if several or self._pipelined:
+        if several or shape.hardware.pipelined:
             return len(shape.loops)
         return max(shape.spatial, *placed)
-
-    @property
-    def _pipelined(self) -> bool:
-        """Whether stores come behind the sums of the next tile, and what begins sums ahead."""
-        sums = any(o.kind == "update" for o in self.shape.match.selection.operations)
-        return self.shape.hardware.pipelined and sums and self.shape.spatial > 0
-
-    def _runs_ahead(self, storage: str, variant: int) -> bool:
-        """Whether a load is a tile ahead of the work on it."""
-        if not self.shape.placement[storage]:
-            return False
-        if self.shape.hardware.pipelined:
-            return True
-        single = self._single
-        return storage in single and bool(variant >> (len(single) - 1 - single.index(storage)) & 1)
 
     def _first_pass(self, storage: str) -> tuple[tuple[str, int], ...]:
         """The only iterations in which a storage is loaded whose tiles come in parts that stay."""

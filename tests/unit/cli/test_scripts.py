@@ -25,7 +25,7 @@ LOOPS = next(
     if load_hardware(p).processor is not None and not load_hardware(p).units
 )
 GEMM = ROOT / "workloads" / "gemm.yaml"
-SIZES = ["--set", "M=4", "--set", "N=128", "--set", "K=64"]
+SIZES = ["--set", "M=4", "--set", "N=256", "--set", "K=64"]
 KERNEL = ["--spec", str(CHIP), "--workload", str(GEMM), *SIZES, "--no-cache"]
 SPLIT = re.compile(r"(?<=s\.split\(c_n_o, factor=)\d+")
 """The tile of the output's columns, in blocks."""
@@ -82,7 +82,7 @@ def test_a_changed_number_makes_another_kernel(script: str, file: Path, capsys: 
     changed = SPLIT.sub("2", script)
     file.write_text(changed)
     assert generated(file, capsys, "--no-auto", "--stage", "script") == changed
-    assert "for c_n_o_o in 0..<4:" in generated(file, capsys, "--no-auto")
+    assert "for c_n_o_o in 0..<8:" in generated(file, capsys, "--no-auto")
     assert main(["simulate", *KERNEL, "--script", str(file), "--no-auto"]) == 0
     shown = capsys.readouterr().out
     assert "equal to the reference, bit for bit" in shown

@@ -396,7 +396,7 @@ def test_the_command_writes_failures_and_exits_with_one(
 
 def test_a_mutation_of_tokens_leaves_the_calls_as_they_are() -> None:
     """In this draw a condition decides on calls and on their tokens at once."""
-    draw = draw_of(3120)
+    draw = draw_of(3281)
     chip, workload = draw.data
     hardware = parse_hardware(chip)
     program = compile_ranked(parse_workload(workload), hardware, draw.rank).program
