@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import isclose
+from math import inf, isclose
 from typing import Generic, Protocol, TypeVar
 
 from hwgen.errors import HwgenError
@@ -41,15 +41,11 @@ LACKING = 24
 SIMULATED = 8
 """Candidates whose cycles are simulated at most before the best is taken."""
 
+ERROR = 1.02
+"""How much longer than it takes a schedule may be estimated to take."""
+
 SHORT_KERNEL = 20_000
 """Cycles up to which a kernel is short."""
-
-FORETELLING, TRUSTED = 3, 1.015
-"""Candidates that are simulated before estimates of others are believed, and the ratio by which
-none of theirs may be off, either way: what is off by more may be off by anything."""
-
-BY_FAR = 1.1
-"""The same ratio of what a short kernel takes, as estimated at the worst, to the best's cycles."""
 
 SLACK = 1.25
 """Estimates above the best simulated cycles by this factor are not simulated; none above them where
@@ -76,15 +72,6 @@ taken; of a phase among others."""
 
 ALIKE = 1e-6
 """Estimated energies that differ by less are equal: they are sums of floats."""
-
-THRIFTY = 6
-"""Candidates that load less than the cheapest and are simulated too, evenly over all of them: of
-what waits for loads, the estimate knows least."""
-
-
-SECOND = 4
-"""How many are simulated, those estimated to be fastest first, of candidates that would have been
-as good as those had estimates been hardly different."""
 
 
 class Ranked(Measured, Protocol):
@@ -123,7 +110,7 @@ def choose(
     """
     cuts = list(found.cuts)
     if not alone:
-        found = replace(found, thrifty=(), second=(), parted=())
+        found = replace(found, near=())
     usual = TIE if alone else TIE_OF_PHASES
     tie = usual if slack is None else 1 + slack
     refused = [] if refused is None else refused
@@ -151,7 +138,6 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
     watch.expect(SIMULATED)
     built: set[object] = set()
     alike: set[tuple[float, int]] = set()
-    passed_over = 0
     for candidate in found.candidates:
         if tried.best is None and lacks(tried.refused):
             break
@@ -166,11 +152,8 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
             cycles = tried.cycles(tried.best)
             if shape in built or commuted in built:
                 continue  # another order of the same loops or loads
-            if len(alike) + passed_over == SIMULATED or not tried.worth(candidate, least):
+            if len(alike) == SIMULATED or not tried.worth(candidate, least):
                 break
-            if tried.foretold(candidate, 1 / tried.tie):
-                passed_over += 1
-                continue
             if tried.ended():
                 break
             if tried.objective == "cycles" and candidate.bound >= cycles:
@@ -192,13 +175,7 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
         tried.refine(*start)
     if through_caches(tried.hardware):
         return  # What is loaded less is in the estimate.
-    _save(tried, found.thrifty, found.second)
-    for candidate in found.parted:
-        cheaper = candidate.rank < found.candidates[0].rank
-        if tried.ended() or not cheaper or not tried.worth(candidate, least):
-            return
-        if not tried.foretold(candidate, 1 / tried.tie):
-            tried.add(candidate)
+    _save(tried, found.near)
 
 
 def lacks(refused: Sequence[HwgenError]) -> bool:
@@ -217,44 +194,24 @@ def _shape(candidate: Candidate) -> object:
     )
 
 
-def _estimated(candidate: Candidate) -> object:
-    """What candidates have in common that differ in what no estimate tells apart."""
-    return str(candidate.tiling.match), candidate.cycles, candidate.beats
-
-
-def _save(tried: _Tried[K], thrifty: Sequence[Candidate], second: Sequence[Candidate]) -> None:
-    """Simulate some of the candidates that load less than the cheapest, then those in between
-    where the first is that takes as few cycles as the best; and of the `second` ones those that
-    load less than that, or are faster where that is slow for what it loads."""
-
-    def good(kernel: K | None) -> bool:
-        assert tried.best is not None
-        return kernel is not None and kernel.cycles <= tried.tie * tried.best.cycles
-
-    def add(candidate: Candidate, part: float) -> K | None:
-        return None if tried.foretold(candidate, part) else tried.add(candidate)
-
-    every = max(1, -(-len(thrifty) // THRIFTY))
-    made: dict[int, K | None] = {}
-    for n in range(0, len(thrifty), every):
-        if tried.ended():
-            break
-        # Behind one that is as fast, those that load more are of use if they are faster.
-        enough = any(map(good, made.values()))
-        made[n] = add(thrifty[n], 1 / tried.tie if enough else tried.tie)
-    high = next((n for n, kernel in made.items() if good(kernel)), 0)
-    low = max(0, high - every + 1)
-    while low < high and not tried.ended():
-        middle = (low + high) // 2
-        low, high = (low, middle) if good(add(thrifty[middle], tried.tie)) else (middle + 1, high)
-    known = [(c.beats, tried.cycles(kernel)) for c, kernel in tried.built if good(kernel)]
-    least, cycles = min(known, default=(0.0, 0.0))
+def _save(tried: _Tried[K], near: Sequence[Candidate]) -> None:
+    """Simulate what loads less than the cheapest and should be as fast as the best, that with the
+    least loads first, until something is; then what may be and loads even less, the fastest first.
+    """
     assert tried.best is not None
-    slow = cycles > TIE * tried.cycles(tried.best)
-    less = [c for c in second if c.beats < least or (c.beats == least and slow)]
-    for candidate in less[-SECOND:]:
-        if tried.ended() or good(add(candidate, tried.tie)):
-            return
+    limit = tried.tie * tried.cycles(tried.best)
+
+    def first(some: Sequence[Candidate]) -> float:
+        """The beats of the first that is as fast."""
+        for candidate in some[:SIMULATED]:
+            kernel = None if tried.ended() else tried.add(candidate)
+            if kernel is not None and tried.cycles(kernel) <= limit:
+                return candidate.beats
+        return inf
+
+    beats = first([c for c in near if c.cycles <= limit])
+    less = [c for c in near if limit < c.cycles <= ERROR * limit and c.beats < beats]
+    first(sorted(less, key=lambda c: c.cycles))
 
 
 class _Tried(Generic[K]):
@@ -282,7 +239,6 @@ class _Tried(Generic[K]):
         self._seen: dict[str, K | None] = {}
         self.best = best
         self.built: list[tuple[Candidate, K]] = []
-        self._estimated: set[object] = set()
         self.refused = refused
         self.simulated = 0
         self._full: list[tuple[Tiling, HwgenError]] = []
@@ -315,25 +271,6 @@ class _Tried(Generic[K]):
         if isclose(candidate.moved, known, rel_tol=ALIKE):
             return not close
         return candidate.moved < known
-
-    def foretold(self, candidate: Candidate, part: float) -> bool:
-        """Whether a candidate will not take less than that part of the best's cycles: estimated as
-        one that was simulated, it takes as long as that; else estimates of those must not have been
-        off by what is missing, and of a short kernel by far not."""
-        if self.objective != "cycles" or self.best is None:
-            return False
-        most = self.cycles(self.best)
-        short = most <= SHORT_KERNEL
-        if not short and _estimated(candidate) in self._estimated:
-            return True
-        errors = [self.cycles(k) / c.cycles for c, k in self.built if c.bound]
-        if len(errors) < FORETELLING:
-            return False
-        if short:
-            return candidate.cycles * min(errors) >= BY_FAR * most
-        if not 1 / TRUSTED <= min(errors) <= max(errors) <= TRUSTED:
-            return False
-        return candidate.cycles * min(errors) ** 2 / max(errors) >= part * most
 
     def hopeless(self, candidate: Candidate) -> bool:
         """Whether a match's tilings are no trees, as far as was tried."""
@@ -374,8 +311,6 @@ class _Tried(Generic[K]):
         self._trees.add(str(candidate.tiling.match))
         self._seen[text] = kernel
         self.built.append((candidate, kernel))
-        if candidate.bound:
-            self._estimated.add(_estimated(candidate))
         if self.best is None or self.gains(kernel, self.best, gain):
             self.best = kernel
         return kernel

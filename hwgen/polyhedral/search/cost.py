@@ -71,7 +71,8 @@ def least(nodes: Sequence[Node], machine: Machine, versions: Mapping[str, Counts
     ends = _ends([*blocks(nodes)])
     begun, after = ({HOST: ZERO, **x} for x in (walk.begun, ends))
     work = largest(begun[u] + n + after[u] for u, n in units.items() if u in begun)
-    return Least(np.maximum(work, largest(buses.values())), sum(buses.values(), ZERO))
+    beats = np.rint(sum(buses.values(), ZERO))
+    return Least(np.maximum(work, largest(buses.values())), beats)
 
 
 def _ends(every: Sequence[Block]) -> dict[str, Array]:

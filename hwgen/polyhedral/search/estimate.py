@@ -41,13 +41,12 @@ FIRST, MORE = 32, 16
 class Estimate(NamedTuple):
     """Of a shape's points: cycles, infinite where the buffers do not fit; slots of each storage;
     beats on the bus of everything that is loaded; of the cycles, those of caches, which no
-    simulation sees; where micro-operations likely exceed their memory."""
+    simulation sees."""
 
     cycles: NDArray[np.float64]
     slots: dict[str, NDArray[np.int64]]
     beats: NDArray[np.float64]
     unseen: NDArray[np.float64]
-    crowded: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +103,12 @@ def estimate(shape: Shape, wanted: Wanted, known: dict[object, Costed] | None = 
     known = {} if known is None else known
     if shape.alike not in known:
         known[shape.alike] = _costed(shape, wanted)
-    seen, slots, beats, crowded = known[shape.alike]
+    seen, slots, beats = known[shape.alike]
     unseen = np.zeros(len(seen))
     if through_caches(shape.hardware):
         possible = np.where(np.isfinite(seen), seen, 0)
         unseen = with_caches(shape, possible) - possible
-    return Estimate(seen + unseen, slots, beats, unseen, crowded)
+    return Estimate(seen + unseen, slots, beats, unseen)
 
 
 class Costed(NamedTuple):
@@ -118,7 +117,6 @@ class Costed(NamedTuple):
     cycles: Array
     slots: dict[str, Counts]
     beats: Array
-    crowded: NDArray[np.bool_]
 
 
 def _costed(shape: Shape, wanted: Wanted) -> Costed:
@@ -148,21 +146,18 @@ def _costed(shape: Shape, wanted: Wanted) -> Costed:
             found[mine] = (cycles(points, machine, versions) + loading[mine]) * tails[mine]
         wanted = wanted.beside(found[now], beats[now])
         count *= MORE
-    return Costed(found, slots, beats, np.broadcast_to(kernels.crowded, size))
+    return Costed(found, slots, beats)
 
 
 class _MicroKernels:
     """Loading a micro-kernel costs once per combination of base addresses. `refused`: where there
-    are too many of these; `crowded`: where all together likely exceed their memory; `cycles`
-    of all loads."""
+    are too many of these; `cycles`: of all loads."""
 
     def __init__(self, shape: Shape, slots: dict[str, Counts]) -> None:
         self.shape = shape
         self.slots = slots
         self.refused = np.zeros(1, dtype=np.bool_)
-        self.crowded = np.zeros(1, dtype=np.bool_)
         self.cycles: Array = np.zeros(1)
-        stored: dict[int, Array] = {}
         for o in shape.match.selection.operations:
             micro = o.intrinsic.micro_kernel
             if micro is None:
@@ -170,12 +165,8 @@ class _MicroKernels:
             depth = len(shape.loops) if shape.match.selection.inner(o) else shape.spatial
             variants = self._variants(o, depth)
             self.refused = self.refused | (variants > micro.max_variants)
-            most = micro.capacity_operations
-            stored[most] = stored.get(most, np.zeros(1)) + variants * self._sequence(o, depth)
             bus = shape.hardware.bus[micro.bus]
             self.cycles = self.cycles + variants * (bus.read.latency_cycles + 8)
-        for most, operations in stored.items():
-            self.crowded = self.crowded | (operations > most)
 
     def _variants(self, o: Operation, depth: int) -> Array:
         """Combinations of base addresses."""
@@ -189,11 +180,3 @@ class _MicroKernels:
                 inside = range(shape.placement[storage], depth)
                 inner = min([inner, *(p for p in inside if shape.loops[p] in moving)])
         return variants * shape.trips(frozenset(shape.loops[inner:depth]))
-
-    def _sequence(self, o: Operation, depth: int) -> Array:
-        """Micro-operations of one call: what its tile has in no hardware loop, where each of these
-        is one of the tile's longest. Some may be two of them together."""
-        tile = self.shape.extents(depth)
-        extents = np.stack(np.broadcast_arrays(np.ones(1), *(tile[n] for n in o.loops)))
-        loops = sum(not x.software for x in o.intrinsic.loops)
-        return np.sort(extents, axis=0)[: max(1, len(extents) - loops)].prod(axis=0)

@@ -7,7 +7,7 @@ grows; points whose work alone takes longer than the best known, as soon as that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from textwrap import fill
@@ -43,9 +43,6 @@ SHRINK = 0.7
 
 THRIFTY = 64
 """Candidates that are kept because they load little, of one order of loops."""
-
-PARTED = 4
-"""Candidates kept and simulated whose tiles come in parts."""
 
 LOOKED_AT, PROMISING = 1 << 20, 32
 """Points of a space above which not all are costed, and how many of its orders and placements then
@@ -101,10 +98,8 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The best candidates, cheapest first, and how the space was covered. `thrifty`: candidates
-    that are hardly slower than the cheapest and load less, those that load least first; `second`:
-    the same without these; `parted`: the cheapest of those with tiles that come in parts, which no
-    others have.
+    """The best candidates, cheapest first, and how the space was covered. `near`: candidates that
+    are hardly slower than the cheapest and load less, those that load least first.
 
     Every one of `points` is exactly one of: `evaluated` in closed form; `too_large`, its smallest
     buffers exceed a memory; `too_slow`, its work alone takes longer than the best known;
@@ -115,9 +110,7 @@ class SearchResult:
     """
 
     candidates: tuple[Candidate, ...]
-    thrifty: tuple[Candidate, ...] = ()
-    second: tuple[Candidate, ...] = ()
-    parted: tuple[Candidate, ...] = ()
+    near: tuple[Candidate, ...] = ()
     points: int = 0
     evaluated: int = 0
     too_large: int = 0
@@ -290,27 +283,18 @@ def search(
     if not state.found:
         raise nothing_fits(hardware, matches, fixed or {}, workload)
     cheapest = _cheapest(state.found, keep)
-    near = [c for c in state.near if c.cycles <= NEAR * cheapest[0].cycles]
-    thrifty = [*_front(c for c in near if c.beats < cheapest[0].beats)]
-    same = {(c.cycles, c.beats) for c in thrifty}
+    # Of candidates that nothing tells apart, one.
+    near = {
+        (c.beats, c.cycles): c
+        for c in reversed(state.near)
+        if c.cycles <= NEAR * cheapest[0].cycles and c.beats < cheapest[0].beats
+    }
     return replace(
         state.result,
         candidates=tuple(cheapest),
-        thrifty=tuple(thrifty),
-        second=tuple(_front(c for c in near if (c.cycles, c.beats) not in same)),
-        parted=tuple(_cheapest(state.parted, PARTED)),
+        near=tuple(near[key] for key in sorted(near)),
         matches=len(matches),
     )
-
-
-def _front(found: Iterable[Candidate]) -> Iterator[Candidate]:
-    """The candidates of which none other takes fewer cycles and fewer beats, the fewest beats
-    first."""
-    least = np.inf
-    for c in sorted(found, key=lambda c: (c.beats, c.cycles)):
-        if c.cycles < least:
-            least = c.cycles
-            yield c
 
 
 def _cheapest(found: Sequence[Candidate], keep: int) -> list[Candidate]:
@@ -349,7 +333,6 @@ class _Search:
         self.allows = allows
         self.found: list[Candidate] = []
         self.near: list[Candidate] = []
-        self.parted: list[Candidate] = []
         self.front = Front()
         self.limit = np.inf
         self.least = np.inf
@@ -490,9 +473,8 @@ class _Search:
                 wanted = Wanted(len(floor), among=moved <= self.limit)
             made = estimate(shape, wanted, known)
             cycles, beats = made.cycles, made.beats
-            likely = np.where(made.crowded, np.inf, cycles)
-            best = self._parted(likely, moved) if placed.parts else self._best(cycles, moved)
-            near = self._near(likely, beats) if self.objective == "cycles" else best[:0]
+            best = self._best(cycles, moved)
+            near = self._near(cycles, beats) if self.objective == "cycles" else best[:0]
             points = {
                 i: self._candidate(shape, made, i, float(floor[i]), float(moved[i]))
                 for i in map(int, (*best, *near))
@@ -500,12 +482,7 @@ class _Search:
             }
             self.near += [points[int(i)] for i in near]
             found = [points[int(i)] for i in best if int(i) in points]
-            self.parted += found if placed.parts else []
-            yield [] if placed.parts else found, len(cycles)
-
-    def _parted(self, cycles: Cycles, moved: Cycles) -> NDArray[np.int64]:
-        """The points of a shape with tiles in parts that may be among the best of these."""
-        return np.lexsort((cycles, np.where(np.isfinite(cycles), moved, np.inf)))[:PARTED]
+            yield found, len(cycles)
 
     def _best(self, cycles: Cycles, moved: Cycles) -> NDArray[np.int64]:
         """The points of a shape that may be among the best, the first one first."""

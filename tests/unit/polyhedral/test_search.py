@@ -256,20 +256,6 @@ def test_entries_are_not_counted_twice() -> None:
     assert distinct_entries(found, (both, both)) == 1
 
 
-def test_what_micro_operations_cannot_hold_is_not_simulated(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    sizes = {"H": 14, "W": 14, "C": 256, "O": 256}
-    workload = hwgen.load_workload(ROOT / "workloads" / "conv2d_requant.yaml", sizes)
-    assert compile_phase(Start(workload, chip()), SearchOptions()).account.search.refused == 0
-
-    def nothing(*_: object) -> float:
-        return 0.0
-
-    monkeypatch.setattr("hwgen.polyhedral.search.estimate._MicroKernels._sequence", nothing)
-    assert compile_phase(Start(workload, chip()), SearchOptions()).account.search.refused > 0
-
-
 def test_no_place_of_a_load_is_there_twice() -> None:
     """In tiles as small as any, each order has every placement once."""
     (first, *_) = matches("conv2d_requant")

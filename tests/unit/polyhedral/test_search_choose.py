@@ -100,14 +100,5 @@ def built(off: Sequence[float], cycles: Sequence[float] = ()) -> int:
             made.append(candidate)
         return Made(int(candidate.cycles * off[len(made) % len(off)]))
 
-    choose(chip, replace(result, candidates=candidates, thrifty=(), parted=()), build, Watch(None))
+    choose(chip, replace(result, candidates=candidates, near=()), build, Watch(None))
     return len(made)
-
-
-def test_estimates_are_believed_as_far_as_they_were_right() -> None:
-    assert built((1.01,)) == search_choose.FORETELLING
-    assert built((0.9, 1.1)) == built((1.1,)) == search_choose.SIMULATED
-
-
-def test_of_candidates_that_are_estimated_alike_one_is_simulated() -> None:
-    assert built((0.9, 1.1), [100_000.0, 100_000.0, 100_001.0, 100_001.0]) == 2

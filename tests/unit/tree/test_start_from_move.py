@@ -157,4 +157,5 @@ def test_a_residual_is_loaded_into_the_sums_though_a_call_could_add_it() -> None
     assert begun.does("start_from")
     kernels = [compile_phase(form, QUICK) for form in (plain, begun)]
     assert kernels[1].cycles < kernels[0].cycles
-    assert hwgen.compile_kernel(made, start.hardware, options=QUICK).script == kernels[1].script
+    chosen = hwgen.compile_kernel(made, start.hardware, options=QUICK)
+    assert chosen.script.startswith(kernels[1].script)
