@@ -1,8 +1,8 @@
-"""Search: tile sizes, orders, placements and buffer counts, ranked by a closed-form cost.
+"""Search: tile sizes, orders, placements and buffer counts, ranked by the cost of their trees.
 
 For every order of the spatial loops and every useful placement of each operand's load, the cost of
-all tile sizes is one NumPy expression. Points that exceed a memory are dropped while the grid
-grows; points whose work alone takes longer than the best known, as soon as that is known.
+all tile sizes is one walk over a tree of NumPy arrays. Points that exceed a memory are dropped while
+the grid grows; points whose work alone takes longer than the best known, as soon as that is known.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ COSTED = 7 / 8
 """Part of the work after which no more points are costed: the rest is for simulating the best."""
 
 SCHEDULE_WORK = 100_000
-"""Work of lowering and simulating one schedule; that of costing one point in closed form is 1."""
+"""Work of lowering and simulating one schedule; that of costing one point is 1."""
 
 Cycles = NDArray[np.float64]
 
@@ -101,7 +101,7 @@ class SearchResult:
     """The best candidates, cheapest first, and how the space was covered. `near`: candidates that
     are hardly slower than the cheapest and load less, those that load least first.
 
-    Every one of `points` is exactly one of: `evaluated` in closed form; `too_large`, its smallest
+    Every one of `points` is exactly one of: `evaluated`; `too_large`, its smallest
     buffers exceed a memory; `too_slow`, its work alone takes longer than the best known;
     `left_out`, for the reasons in `cuts`. The best of `simulated` points and of `beside` schedules
     that refine them took `cycles`; `refused` ones exceed a limit of the hardware. `matches`:
@@ -165,7 +165,7 @@ class SearchResult:
             head = "search: none, the schedule was given"
         else:
             matches = _count(self.matches, "match", "matches")
-            counts = [f"{self.evaluated:,} costed in closed form"]
+            counts = [f"{self.evaluated:,} costed"]
             if self.too_large:
                 counts.append(f"{self.too_large:,} pruned as too large for a memory")
             if self.too_slow:

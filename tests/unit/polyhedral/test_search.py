@@ -146,7 +146,7 @@ def test_the_result_reads_as_a_paragraph() -> None:
     assert max(map(len, text.splitlines())) <= 100
     words = " ".join(text.split())
     assert words == (
-        "search: 1,000 points of 2 matches, 700 costed in closed form, 200 pruned as too large "
+        "search: 1,000 points of 2 matches, 700 costed, 200 pruned as too large "
         "for a memory, 60 pruned by the bound on their work, 40 left out; not exhausted: a cut; "
         "1 other match pruned by the bound on their work. 5 simulated, 2 more beside them and 1 "
         "refused by the hardware's limits: the best takes 1,210 cycles, 1.100 x its lower bound "
