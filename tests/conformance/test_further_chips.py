@@ -275,10 +275,9 @@ def test_operands_travel_through_both_levels() -> None:
     moved = {
         t.tensor: t.loaded + t.stored for t in off_chip_traffic(c.program, c.hardware, c.workload)
     }
-    # The output leaves once, the bias comes for each half of the rows; one operand comes again for
-    # every tile.
+    # The output leaves once, the bias comes once; one operand comes again for every tile.
     assert moved["y"] == 512 * 512 * 2
-    assert moved["b"] == 2 * 512 * 2
+    assert moved["b"] == 512 * 2
     assert moved["x"] + moved["w"] <= 4 * 512 * 512 * 2
 
 

@@ -23,14 +23,14 @@ counted = pytest.mark.skipif(not can_count(), reason="no RISC-V compiler, or no 
 read = pytest.mark.skipif(not can_read_loops(), reason="no compiler for x86-64, or no objdump")
 
 KERNELS = (
-    case("gemm_unbiased", M=64, N=128, K=128),
+    case("gemm_unbiased", M=128, N=128, K=128),
     case("conv2d_scaled", H=14, W=14, C=32, O=32),
 )
 """Smaller than those of `benchmarks/gemmini.py`, which retire 2.5 to 3.7 for a macro."""
 IN_PARTS = case("gemm_unbiased", M=192, N=512, K=128)
 """Whose addresses in the accumulators move with every loop: of 32 bits, which the core widens at
 each macro, they make it 5.5."""
-MOST = 4.0
+MOST = 4.1
 """Instructions of the host for a macro."""
 
 

@@ -140,7 +140,7 @@ def test_pieces_are_as_large_as_both_units_like(
 
 
 def test_the_search_stores_the_last_tile_in_pieces() -> None:
-    sizes = {"H": 14, "W": 14, "C": 64, "O": 256, "R": 1, "P": 0, "S": 2}
+    sizes = {"H": 14, "W": 14, "C": 64, "O": 64, "R": 1, "P": 0, "S": 1}
     workload = load_workload(ROOT / "workloads" / "conv2d_requant.yaml", sizes)
     found = compile_kernel(workload, VTA)
     lines = found.script.splitlines()
