@@ -209,8 +209,10 @@ def _save(tried: _Tried[K], near: Sequence[Candidate]) -> None:
                 return candidate.beats
         return inf
 
-    beats = first([c for c in near if c.cycles <= limit])
-    less = [c for c in near if limit < c.cycles <= ERROR * limit and c.beats < beats]
+    # Where some took less than their cost, so may others.
+    off = min([1.0, *(tried.cycles(k) / c.cycles for c, k in tried.built if c.bound)])
+    beats = first([c for c in near if off * c.cycles <= limit])
+    less = [c for c in near if limit < off * c.cycles <= ERROR * limit and c.beats < beats]
     first(sorted(less, key=lambda c: c.cycles))
 
 

@@ -1,8 +1,8 @@
 """Search: tile sizes, orders, placements and buffer counts, ranked by the cost of their trees.
 
 For every order of the spatial loops and every useful placement of each operand's load, the cost of
-all tile sizes is one walk over a tree of NumPy arrays. Points that exceed a memory are dropped while
-the grid grows; points whose work alone takes longer than the best known, as soon as that is known.
+all tile sizes is one walk over a tree of NumPy arrays. Points that exceed a memory are dropped
+while the grid grows; points whose work alone takes longer than the best known, as soon as it is.
 """
 
 from __future__ import annotations
