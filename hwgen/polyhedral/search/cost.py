@@ -270,7 +270,6 @@ class _Walk:
             end = start + self._cycles(block)
         if unit not in self.begun:
             self.begun[unit] = np.array(start)
-        own[:] = end
         if block.held:
             other = row[self.rows["unit", block.held, 0]]
             beside = other + block.share * block.cycles
@@ -278,6 +277,7 @@ class _Walk:
         if block.posts:
             posted = row[self.rows["posted", unit, 0]]
             np.maximum(np.maximum(posted, start) + block.written, end, out=posted)
+        own[:] = end  # `start` may be the same array until here.
         if hosted:
             host = row[0]
             np.maximum(host, self._room(block, self.machine.queues[unit]), out=host)
