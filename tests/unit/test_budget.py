@@ -15,7 +15,7 @@ BUDGET = {
     "": 920,
     "autoschedule": 2492,
     "cli": 4960,
-    "codegen": 19311,
+    "codegen": 19312,
     "explore": 940,
     "model": 10868,
     "network": 5953,

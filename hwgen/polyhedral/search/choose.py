@@ -175,7 +175,8 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
         tried.refine(*start)
     if through_caches(tried.hardware):
         return  # What is loaded less is in the estimate.
-    _save(tried, found.near)
+    for slack in sorted({min(tried.tie, TIE), tried.tie}):
+        _save(tried, found.near, slack)
 
 
 def lacks(refused: Sequence[HwgenError]) -> bool:
@@ -194,18 +195,18 @@ def _shape(candidate: Candidate) -> object:
     )
 
 
-def _save(tried: _Tried[K], near: Sequence[Candidate]) -> None:
+def _save(tried: _Tried[K], near: Sequence[Candidate], slack: float) -> None:
     """Simulate what loads less than the cheapest and should be as fast as the best, that with the
     least loads first, until something is; then what may be and loads even less, the fastest first.
     """
     assert tried.best is not None
-    limit = tried.tie * tried.cycles(tried.best)
+    as_fast, limit = (x * tried.cycles(tried.best) for x in (slack, max(slack, TIE)))
 
     def first(some: Sequence[Candidate]) -> float:
         """The beats of the first that is as fast."""
         for candidate in some[:SIMULATED]:
             kernel = None if tried.ended() else tried.add(candidate)
-            if kernel is not None and tried.cycles(kernel) <= limit:
+            if kernel is not None and tried.cycles(kernel) <= as_fast:
                 return candidate.beats
         return inf
 

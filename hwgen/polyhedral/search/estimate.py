@@ -18,7 +18,6 @@ from hwgen.polyhedral.search.cost import cycles, least
 from hwgen.polyhedral.search.cost_tree import Array, taken
 from hwgen.polyhedral.search.estimate_caches import with_caches
 from hwgen.polyhedral.search.estimate_shape import Counts, Shape
-from hwgen.polyhedral.search.leaf import Leaves
 from hwgen.polyhedral.search.shape_tree import ShapeTree, machine_of
 from hwgen.polyhedral.search.slots import slots_of
 
@@ -125,7 +124,7 @@ def _costed(shape: Shape, wanted: Wanted) -> Costed:
     entries = {s.name: shape.entries(s.name) for s in shape.match.selection.storages}
     slots, fits = slots_of(shape, entries)
     kernels = _MicroKernels(shape, slots)
-    tree = ShapeTree(shape, slots, Leaves(shape, slots, entries))
+    tree = ShapeTree(shape, slots, entries)
     machine = machine_of(shape.hardware)
     variants, loading = (np.broadcast_to(x, size) for x in (tree.variants, kernels.cycles))
     tails: Array = np.broadcast_to(1 + TAIL_PENALTY * shape.tails(), size)
@@ -169,14 +168,16 @@ class _MicroKernels:
             self.cycles = self.cycles + variants * (bus.read.latency_cycles + 8)
 
     def _variants(self, o: Operation, depth: int) -> Array:
-        """Combinations of base addresses."""
+        """Combinations of base addresses: slots of buffers, and parts that loops move; buffers that
+        come in parts move together."""
         shape = self.shape
-        variants = np.ones(1)
-        inner = depth
+        variants, moved, inner = np.ones(1), set[str](), depth
         for storage in dict.fromkeys(o.storages):
             if storage in shape.placement:
-                variants = variants * self.slots[storage]
+                parts = shape.around(storage).parts if storage in shape.parts else frozenset[str]()
+                variants = variants * self.slots[storage] / shape.trips(parts)
                 moving = shape.match.moving(storage)
                 inside = range(shape.placement[storage], depth)
                 inner = min([inner, *(p for p in inside if shape.loops[p] in moving)])
-        return variants * shape.trips(frozenset(shape.loops[inner:depth]))
+                moved |= parts
+        return variants * shape.trips(frozenset(shape.loops[inner:depth]) | moved)

@@ -15,10 +15,10 @@ from hwgen.polyhedral.match.call_shapes import call_cycles
 from hwgen.polyhedral.match.operations import Operation
 from hwgen.polyhedral.search.bank_share import bank_shares
 from hwgen.polyhedral.search.cost_tree import Array, Block
-from hwgen.polyhedral.search.estimate_shape import Counts, Shape, held_runs
+from hwgen.polyhedral.search.estimate_shape import Counts, Grid, Shape, held_runs
 from hwgen.polyhedral.search.host_queues import anchor_unit
 from hwgen.polyhedral.search.tiling import inner_name
-from hwgen.polyhedral.search.traffic import Rates, start_beats
+from hwgen.polyhedral.search.traffic import Rates, start_beats, transfer_cycles
 from hwgen.spec.memory import WAYS
 
 
@@ -33,12 +33,14 @@ class Leaves:
             shape.hardware, operations, self.anchor, shape.placement, slots, entries
         )
 
-    def transfer(self, o: Operation, storage: str) -> Block:
-        """A load or a store of one box of a storage."""
+    def transfer(self, o: Operation, storage: str, part: Grid | None = None) -> Block:
+        """A load or a store of one box of a storage, or of a part that has so much of each loop."""
         shape, hardware = self.shape, self.shape.hardware
         moving, depth = shape.match.moving(storage), shape.placement[storage]
         filled = shape.filled(moving, depth)
         whole = shape.transfer(o, storage)
+        if part is not None:
+            whole = transfer_cycles(hardware, o, shape.match, part, storage)
         _, beats, issued, written = (x * filled for x in whole)
         share = self.shares.get(storage, np.zeros(1))
         beside = o.intrinsic.unit != self.anchor and bool(np.any(share > 0))

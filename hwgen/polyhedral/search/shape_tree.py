@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwgen.polyhedral.match.operations import Operation
-from hwgen.polyhedral.search.cost_tree import Block, Counts, Machine, Node, Repeat
-from hwgen.polyhedral.search.estimate_shape import Shape
+from hwgen.polyhedral.search.cost_tree import Array, Block, Counts, Machine, Node, Repeat
+from hwgen.polyhedral.search.estimate_shape import Grid, Shape, box_extents
 from hwgen.polyhedral.search.host_queues import stored_in_parts
 from hwgen.polyhedral.search.leaf import Leaves
+from hwgen.polyhedral.search.resident import fitting
 from hwgen.polyhedral.search.tiling import TOGETHER
 from hwgen.spec.hardware import HardwareSpec
 
@@ -34,10 +35,15 @@ class ShapeTree:
     """The trees of a shape's points; which of them is a point's, `variants` tells."""
 
     shape: Shape
-    slots: Mapping[str, Counts]
-    leaves: Leaves
+    slots: dict[str, Counts]
+    entries: dict[str, Counts]
     _front: list[list[Block]] = field(default_factory=list[list[Block]])
     _back: list[list[Block]] = field(default_factory=list[list[Block]])
+
+    @cached_property
+    def leaves(self) -> Leaves:
+        """What its blocks take."""
+        return Leaves(self.shape, self.slots, self.entries)
 
     @cached_property
     def turns(self) -> Counts:
@@ -53,16 +59,53 @@ class ShapeTree:
         kinds = ("update", "map", *begins)
         working = {o.intrinsic.unit for o in operations if o.kind in kinds}
         loaded = {s for o in operations if o.kind == "load" for s in o.storages}
-        found: dict[str, NDArray[np.bool_]] = {}
+        found = {name: spare for name, (spare, _) in self._spread.items()}
         for o in operations:
             held = [s for s in o.storages if s in shape.placement and not shape.in_place(s)]
-            if self._may_shift(o) and o.intrinsic.unit not in working:
+            if self._may_shift(o) and o.intrinsic.unit not in working and o.name not in found:
                 spare = np.ones(1, np.bool_)
                 for storage in held:
                     spare = spare & (self.slots[storage] > 1)
                 if spare.any() and not (o.kind == "store" and loaded & {*held}):
                     found[o.name] = spare
         return found
+
+    @cached_property
+    def _spread(self) -> dict[str, tuple[NDArray[np.bool_], Grid]]:
+        """The loads that come in parts, one with each load of the same unit further in: where, with
+        a version to spare and room for parts of one size; and what a part has of each loop."""
+        shape, match = self.shape, self.shape.match
+        loads = {o.written: o for o in match.selection.operations if o.kind == "load"}
+        found: dict[str, tuple[NDArray[np.bool_], Grid]] = {}
+        for storage, o in loads.items() if not shape.hardware.pipelined else ():
+            depth, unit = shape.placement.get(storage, 0), o.intrinsic.unit
+            deeper = (n for n in loads if shape.placement.get(n, 0) > depth)
+            kept = storage in shape.parts or match.selection.storage(storage).shape
+            if kept or depth == 0 or all(loads[n].intrinsic.unit != unit for n in deeper):
+                continue
+            times, extents = self._cut(storage, depth)
+            taken = {n: count * self.entries[n] for n, count in self.slots.items()}
+            taken[storage] = np.ceil(taken[storage] * times)
+            room = fitting(shape.hardware, match, lambda n, taken=taken: taken[n])
+            found[o.name] = room & (self.slots[storage] > 1), extents
+        return found
+
+    def _cut(self, storage: str, depth: int) -> tuple[Array, Grid]:
+        """By how many times a load is larger in as many parts as the next loop further in has
+        iterations, along the loop where that is least; and what a part has of each loop."""
+        shape, extents = self.shape, self.shape.extents(depth)
+        count, least = shape.trips(frozenset((shape.loops[depth],))), np.full(1, np.inf)
+        found = extents
+        for coordinate in shape.match.coordinate[storage]:
+            (whole,) = box_extents([coordinate], extents)
+            part = -(-whole // count)
+            times = np.where(whole > 1, part * count / whole, np.inf)
+            cut = {n: np.minimum(extents[n], part) for n in coordinate.names}
+            found = {
+                n: np.where(times < least, cut.get(n, e), found[n]) for n, e in extents.items()
+            }
+            least = np.minimum(least, times)
+        return least, found
 
     def _may_shift(self, o: Operation) -> bool:
         """Whether a host that issues calls in order is to find work between an operation and what
@@ -106,9 +149,14 @@ class ShapeTree:
                 block = self.leaves.transfer(o, storage)
                 if o.kind == "load":
                     block = replace(block, shift=-int(self._shift(o, variant)))
-                    at = self._first_pass(storage)
-                    self._front[shape.placement[storage]].append(replace(block, at=at))
                     ahead += [block] * -block.shift
+                    depth = shape.placement[storage]
+                    if block.shift and o.name in self._spread:
+                        part = self.leaves.transfer(o, storage, self._spread[o.name][1])
+                        self._front[depth + 1].insert(0, replace(part, shift=-1))
+                    else:
+                        at = self._first_pass(storage)
+                        self._front[depth].append(replace(block, at=at))
                 elif self._shift(o, variant):
                     block = replace(block, shift=1)
                     self._back[depths].append(self._stored_behind(o, block))
@@ -155,14 +203,7 @@ class ShapeTree:
         """A store behind the first part of the next tile's work, or a part behind each."""
         if stored_in_parts(self.shape.hardware, self.shape.match) is not o:
             return replace(block, at=self._part(second=False))
-        each = {
-            "cycles": block.cycles / self.turns,
-            "last": block.cycles / self.turns,
-            "calls": np.maximum(1, block.calls / self.turns),
-            "issuing": block.issuing / self.turns,
-            "written": block.written / self.turns,
-        }
-        return replace(block, **each)
+        return _part(block, self.turns)
 
     def _storing_depth(self, storage: str) -> int:
         """How many loops are around a store: of what is in the place of an input, those around a
@@ -210,6 +251,12 @@ class ShapeTree:
             s: self.slots[s] if waits and s not in self.shape.parts else none
             for s in self.shape.placement
         }
+
+
+def _part(block: Block, count: Counts) -> Block:
+    """One of so many parts of a block."""
+    each = {n: getattr(block, n) / count for n in ("cycles", "last", "issuing", "beats", "written")}
+    return replace(block, calls=np.maximum(1, block.calls / count), **each)
 
 
 def _in_groups(node: Node, named: Mapping[str, str]) -> Node:

@@ -20,7 +20,7 @@ from hwgen.polyhedral.normal_form import normalise
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.scop import Scop, ScopStatement
 from hwgen.polyhedral.search.host_queues import part_of_store, stored_in_parts
-from hwgen.polyhedral.search.resident import own_storages
+from hwgen.polyhedral.search.resident import fitting
 from hwgen.polyhedral.search.tiling import TOGETHER, Tiling
 from hwgen.polyhedral.search.tiling_loads import LoadWriter
 from hwgen.polyhedral.search.tiling_plan import plan_of
@@ -447,13 +447,11 @@ class TilingWriter(LoadWriter):
 
     def _has_room(self, storage: str, times: float) -> bool:
         """Whether a buffer may be so many times as large beside the others of its memory."""
-        tiling = self.tiling
-        memory = tiling.match.selection.storage(storage).memory
-        mine = [x.name for x in own_storages(tiling.match) if x.memory == memory]
-        taken = {n: tiling.taken(n) for n in mine}
-        more = ceil(taken[storage] * times) - taken[storage]
-        usable = tiling.match.selection.usable_entries(self.hardware, memory)
-        return sum(taken.values()) + more <= usable
+
+        def taken(name: str) -> int:
+            return ceil(self.tiling.taken(name) * (times if name == storage else 1))
+
+        return bool(fitting(self.hardware, self.tiling.match, taken).all())
 
     def _load_ahead(self, loops: list[str], results: Mapping[str, str]) -> None:
         """Of a unit that loads and stores what others work on, loads run a tile ahead: in order
