@@ -19,6 +19,7 @@ from hwgen.polyhedral.search.estimate_shape import Counts, Grid, Shape, held_run
 from hwgen.polyhedral.search.host_queues import anchor_unit
 from hwgen.polyhedral.search.tiling import inner_name
 from hwgen.polyhedral.search.traffic import Rates, start_beats, transfer_cycles
+from hwgen.spec.hardware import HardwareLoop
 from hwgen.spec.memory import WAYS
 
 
@@ -127,17 +128,23 @@ class Leaves:
         shape, match = self.shape, self.shape.match
         if not o.intrinsic.software_loops:
             return np.ones(1)
-        own = [x.extent.maximum for x in o.intrinsic.loops if not x.software]
-        moving = match.moving(o.written) if o.written in match.coordinate else ()
         tiles = shape.extents(depth)
         each = np.ones(1)
-        for most in own:
+        for loop in (x for x in o.intrinsic.loops if not x.software):
             rows = np.ones(1)
             for n in o.loops:
-                if match.block.get(n, 1) == 1 and n in moving:
-                    rows = np.maximum(rows, tiles[n] / np.ceil(tiles[n] / most))
+                if match.block.get(n, 1) == 1 and self._steps(o, loop, n):
+                    rows = np.maximum(rows, tiles[n] / np.ceil(tiles[n] / loop.extent.maximum))
             each = each * rows
         return each
+
+    def _steps(self, o: Operation, loop: HardwareLoop, name: str) -> bool:
+        """Whether a call's loop may run along one of an operation's, by the operands that moves."""
+        match, named = self.shape.match, zip(o.intrinsic.operands, o.storages, strict=True)
+        if o.written not in match.coordinate or name not in match.moving(o.written):
+            return False
+        moved = (p for p, s in named if s in match.coordinate and name in match.moving(s))
+        return all(loop.stride(p.name).range.maximum for p in moved)
 
     def _held(self, o: Operation, call: Array) -> Array:
         """Cycles of bringing in the operand that the unit holds, beyond those of the `call` that it
