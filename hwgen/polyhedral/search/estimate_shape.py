@@ -235,6 +235,23 @@ class Shape:
                 part = part / tile
         return part
 
+    def boxes(self, storage: str, depth: int) -> tuple[Cycles, Cycles]:
+        """How full boxes of a storage are that the outermost `depth` loops cut, on average and the
+        last: those of windows are not as short as what loops are cut into."""
+
+        def full(part: Callable[[Iterable[str], int], Cycles]) -> Cycles:
+            total, extents = np.ones(1), self.extents(depth)
+            coordinates = self.match.coordinate[storage]
+            for c, whole in zip(coordinates, box_extents(coordinates, extents), strict=True):
+                lacks = (abs(k) * extents[n] * (1 - part((n,), depth)) for n, k in c.terms)
+                total = total * (1 - sum(lacks, np.zeros(1)) / whole)
+            return total
+
+        def made() -> tuple[Cycles, Cycles]:
+            return full(self.filled), full(self.last)
+
+        return self.cache.once(("boxes", storage, frozenset(self.loops[:depth])), made)
+
     def tails(self) -> NDArray[np.float64]:
         """How many loops have a tail, and how many are there because others are tiled twice."""
 

@@ -38,7 +38,7 @@ class Leaves:
         """A load or a store of one box of a storage, or of a part that has so much of each loop."""
         shape, hardware = self.shape, self.shape.hardware
         moving, depth = shape.match.moving(storage), shape.placement[storage]
-        filled = shape.filled(moving, depth)
+        filled, last = shape.boxes(storage, depth)
         whole = shape.transfer(o, storage)
         if part is not None:
             whole = transfer_cycles(hardware, o, shape.match, part, storage)
@@ -46,7 +46,7 @@ class Leaves:
         share = self.shares.get(storage, np.zeros(1))
         beside = o.intrinsic.unit != self.anchor and bool(np.any(share > 0))
         block = replace(
-            self._block(o, whole.cycles, moving, depth),
+            self._block(o, *self._shorter(whole.cycles, filled, last, moving, depth)),
             calls=np.maximum(1, issued),
             issuing=self._issuing(o, issued),
             held=self.anchor if beside else "",
@@ -72,7 +72,8 @@ class Leaves:
         tiles = shape.tiles(o, depth)
         if not o.intrinsic.software_loops and o.intrinsic.micro_kernel is None:
             each = call_cycles(o, shape.match, shape.extents(depth))
-            block = self._block(o, each, o.loops, depth)
+            full = shape.filled(o.loops, depth), shape.last(o.loops, depth)
+            block = self._block(o, *self._shorter(each, *full, o.loops, depth))
         else:
             rates = Rates.of(o.intrinsic)
             rows = self._rows(o, depth)
@@ -80,7 +81,7 @@ class Leaves:
             calls = iterations / rows * o.intrinsic.instructions / tiles
             issuing = self._issuing(o, calls)
             each = rates.fixed + np.maximum(work / tiles, issuing)
-            block = self._block(o, each)
+            block = self._block(o, each, each)
             if hardware.issue is not None and o.intrinsic.software_loops:
                 block = replace(block, calls=np.maximum(1, calls), issuing=issuing)
         beats = start_beats(hardware, o) * iterations / tiles if o.kind == "init" else np.zeros(1)
@@ -92,11 +93,8 @@ class Leaves:
         longer = np.maximum(block.cycles, beats + bus.read.latency_cycles)
         return replace(block, cycles=longer, last=longer, bus=bus.name, beats=beats)
 
-    def _block(
-        self, o: Operation, whole: Array, moving: Iterable[str] = (), depth: int = 0
-    ) -> Block:
-        """An operation's block, with the buffers that it touches; `whole`: cycles of a tile that is
-        full, cut by those of `depth` loops that are `moving`."""
+    def _block(self, o: Operation, cycles: Array, last: Array) -> Block:
+        """An operation's block, with the buffers that it touches."""
         shape = self.shape
         touched: dict[str, list[str]] = {"read": [], "write": []}
         for operand, storage in zip(o.intrinsic.operands, o.storages, strict=True):
@@ -105,18 +103,21 @@ class Leaves:
                 for way in WAYS[operand.access]:
                     touched[way].append(storage)
         reads, writes = (tuple(dict.fromkeys(names)) for names in touched.values())
-        cycles, last = self._shorter(whole, moving, depth)
         return Block(o.name, o.intrinsic.unit, cycles, last, reads, writes)
 
-    def _shorter(self, whole: Array, moving: Iterable[str], depth: int) -> tuple[Array, Array]:
-        """Cycles of a tile on average but for the last, and of the last."""
+    def _shorter(
+        self, whole: Array, filled: Array, last: Array, moving: Iterable[str], depth: int
+    ) -> tuple[Array, Array]:
+        """Cycles of a tile on average but for the last, and of the last: of a full one that those
+        of `depth` loops cut that are `moving`, `filled` on average, and of how full the `last` is.
+        """
         shape, cut = self.shape, frozenset(moving)
         tiles = shape.trips(frozenset(n for n in shape.loops[:depth] if inner_name(n) in cut))
-        mean, last = whole * shape.filled(cut, depth), whole * shape.last(cut, depth)
-        if (tiles == 1).all() or (mean == last).all():
+        mean, final = whole * filled, whole * last
+        if (tiles == 1).all() or (mean == final).all():
             return mean, mean
-        others = (mean * tiles - last) / np.maximum(1, tiles - 1)
-        return np.where(tiles > 1, others, mean), np.where(tiles > 1, last, mean)
+        others = (mean * tiles - final) / np.maximum(1, tiles - 1)
+        return np.where(tiles > 1, others, mean), np.where(tiles > 1, final, mean)
 
     def _issuing(self, o: Operation, calls: Array) -> Array:
         """Cycles in which a host issues calls."""
