@@ -175,7 +175,9 @@ class ShapeTree:
                 self._front[depth].append(block)
             else:
                 self._back[depth].append(block)
-        return (*ahead, *self._loops(), *behind)
+        self._front[0] += ahead
+        self._back[0][:0] = behind
+        return self._loops()
 
     @cached_property
     def _innermost(self) -> int:
