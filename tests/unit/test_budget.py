@@ -20,7 +20,7 @@ BUDGET = {
     "model": 10868,
     "network": 5953,
     "passes": 6215,
-    "polyhedral": 23754,
+    "polyhedral": 23812,
     "report": 3518,
     "spec": 11377,
     "verify": 3860,

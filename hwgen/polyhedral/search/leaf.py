@@ -39,6 +39,8 @@ class Leaves:
         shape, hardware = self.shape, self.shape.hardware
         moving, depth = shape.match.moving(storage), shape.placement[storage]
         filled, last = shape.boxes(storage, depth)
+        if storage in shape.parts:
+            filled, last = (x * shape.fresh(storage) for x in (filled, last))
         whole = shape.transfer(o, storage)
         if part is not None:
             whole = transfer_cycles(hardware, o, shape.match, part, storage)

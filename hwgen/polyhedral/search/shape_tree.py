@@ -39,6 +39,9 @@ class ShapeTree:
     entries: dict[str, Counts]
     _front: list[list[Block]] = field(default_factory=list[list[Block]])
     _back: list[list[Block]] = field(default_factory=list[list[Block]])
+    _ahead: list[Block] = field(default_factory=list[Block])
+    _behind: list[Block] = field(default_factory=list[Block])
+    _rest: list[Block] = field(default_factory=list[Block])
 
     @cached_property
     def leaves(self) -> Leaves:
@@ -136,48 +139,81 @@ class ShapeTree:
 
     def nodes(self, variant: int) -> tuple[Node, ...]:
         """The tree of the points with this number."""
-        shape, selection = self.shape, self.shape.match.selection
-        depths = self._innermost
-        self._front, self._back = ([[] for _ in range(depths + 1)] for _ in range(2))
-        ahead: list[Block] = []
-        behind: list[Block] = []
-        for o in selection.operations:
+        operations = self.shape.match.selection.operations
+        depths = self._innermost + 1
+        self._front, self._back = ([[] for _ in range(depths)] for _ in range(2))
+        self._ahead, self._behind, self._rest = [], [], []
+        behind = any(o.kind == "store" and self._shift(o, variant) for o in operations)
+        for o in operations:
             if o.kind in ("load", "store"):
-                storage = next(s for s in o.storages if s in shape.placement)
-                if shape.in_place(storage):
-                    continue
-                block = self.leaves.transfer(o, storage)
-                if o.kind == "load":
-                    block = replace(block, shift=-int(self._shift(o, variant)))
-                    ahead += [block] * -block.shift
-                    depth = shape.placement[storage]
-                    if block.shift and o.name in self._spread:
-                        part = self.leaves.transfer(o, storage, self._spread[o.name][1])
-                        self._front[depth + 1].insert(0, replace(part, shift=-1))
-                    else:
-                        at = self._first_pass(storage)
-                        self._front[depth].append(replace(block, at=at))
-                elif self._shift(o, variant):
-                    block = replace(block, shift=1)
-                    self._back[depths].append(self._stored_behind(o, block))
-                    behind.append(block)
-                else:
-                    self._back[self._storing_depth(storage)].append(block)
-                continue
-            depth = self._innermost if selection.inner(o) else shape.spatial
-            block = self.leaves.work(o, depth)
-            if self._shift(o, variant):
-                block = replace(block, shift=-1)
-                second = bool(variant >> len(self._shifted))
-                self._front[depths].append(replace(block, at=self._part(second=second)))
-                ahead.append(block)
-            elif o.kind == "init" or selection.early(o) or selection.inner(o):
-                self._front[depth].append(block)
+                self._transfer(o, shifted=self._shift(o, variant))
+            elif self._shift(o, variant):
+                block = replace(self._work(o), shift=-1)
+                at = self._part(second=bool(variant >> len(self._shifted)))
+                self._front[-1].append(replace(block, at=at))
+                self._ahead.append(block)
             else:
-                self._back[depth].append(block)
-        self._front[0] += ahead
-        self._back[0][:0] = behind
+                self._compute(o, behind=behind)
+        self._back[-1] += self._rest
+        self._front[0] += self._ahead
+        self._back[0][:0] = self._behind
         return self._loops()
+
+    def _transfer(self, o: Operation, *, shifted: bool) -> None:
+        """Add a load or a store."""
+        storage = next(s for s in o.storages if s in self.shape.placement)
+        depth = self.shape.placement[storage]
+        if self.shape.in_place(storage):
+            return
+        block = self.leaves.transfer(o, storage)
+        if o.kind == "store" and shifted:
+            block = replace(block, shift=1)
+            self._back[-1].append(self._stored_behind(o, block))
+            self._behind.append(block)
+        elif o.kind == "store":
+            self._back[self._storing_depth(storage)].append(block)
+        elif shifted and o.name in self._spread:
+            part = self.leaves.transfer(o, storage, self._spread[o.name][1])
+            self._front[depth + 1].insert(0, replace(part, shift=-1))
+            self._ahead.append(replace(block, shift=-1))
+        else:
+            block = replace(block, shift=-int(shifted))
+            self._front[depth].append(replace(block, at=self._first_pass(storage)))
+            self._ahead += [block] * shifted
+
+    def _work(self, o: Operation) -> Block:
+        return self.leaves.work(o, self._depth(o))
+
+    def _depth(self, o: Operation) -> int:
+        """How many loops are around work."""
+        return self._innermost if self.shape.match.selection.inner(o) else self.shape.spatial
+
+    def _compute(self, o: Operation, *, behind: bool) -> None:
+        """Add work; `behind`: of a tile that is stored after the first part of the next one's."""
+        selection, block, depth = self.shape.match.selection, self._work(o), self._depth(o)
+        if behind and o.kind == "update" and self._begins(o):
+            # The calls that begin sums come first, in loops of their own.
+            share = self._first_calls(o) / self.turns
+            first, rest = (_scaled(block, x) for x in (share * self.turns, 1 - share))
+            self._front[depth].append(replace(first, at=self._part(second=False)))
+            self._rest.append(rest)
+        elif o.kind == "init" or selection.early(o) or selection.inner(o):
+            self._front[depth].append(block)
+        else:
+            self._back[depth].append(block)
+
+    def _begins(self, o: Operation) -> bool:
+        """Whether calls of an update begin sums themselves, the first one of each."""
+        operations = self.shape.match.selection.operations
+        return all(x.kind != "init" or x.written != o.written for x in operations)
+
+    def _first_calls(self, o: Operation) -> Array:
+        """The part of a tile's calls that begin sums, of those inside all loops."""
+        match, tiles = self.shape.match, self.shape.extents(len(self.shape.loops))
+        moving, share = match.moving(o.written), np.ones(1)
+        for n in (x for x in o.loops if x not in moving):
+            share = share / tiles[n]
+        return share
 
     @cached_property
     def _innermost(self) -> int:
@@ -205,7 +241,7 @@ class ShapeTree:
         """A store behind the first part of the next tile's work, or a part behind each."""
         if stored_in_parts(self.shape.hardware, self.shape.match) is not o:
             return replace(block, at=self._part(second=False))
-        return _part(block, self.turns)
+        return _scaled(block, 1 / self.turns)
 
     def _storing_depth(self, storage: str) -> int:
         """How many loops are around a store: of what is in the place of an input, those around a
@@ -255,10 +291,10 @@ class ShapeTree:
         }
 
 
-def _part(block: Block, count: Counts) -> Block:
-    """One of so many parts of a block."""
-    each = {n: getattr(block, n) / count for n in ("cycles", "last", "issuing", "beats", "written")}
-    return replace(block, calls=np.maximum(1, block.calls / count), **each)
+def _scaled(block: Block, share: Array) -> Block:
+    """A part of a block."""
+    each = {n: getattr(block, n) * share for n in ("cycles", "last", "issuing", "beats", "written")}
+    return replace(block, calls=np.maximum(1, block.calls * share), **each)
 
 
 def _in_groups(node: Node, named: Mapping[str, str]) -> Node:
