@@ -95,7 +95,9 @@ def best_form(
 
 def _measured(made: Kernel, options: SearchOptions) -> Measure:
     """A kernel by the objective, and its host, where that rearranges tensors in a shared memory."""
-    packed = sum(i.bytes for i in made.program.images if not i.in_place)
+    once = {t.name for t in made.workload.tensors if t.constant}
+    images = (i for i in made.program.images if not i.in_place and i.tensor not in once)
+    packed = sum(i.bytes for i in images)
     host = rearranged_bytes(made.hardware, packed)
     return options.measure(Rival.of(made, made.hardware, host, 0))
 

@@ -101,10 +101,12 @@ def packed_bytes(scop: Scop, hardware: HardwareSpec, match: Match) -> int:
 
 
 def _is_copied(scop: Scop, hardware: HardwareSpec, image: Image) -> bool:
-    """Whether the host rearranges nothing for an image."""
+    """Whether the host rearranges nothing for an image in a call."""
     apart = not hardware.memory[image.memory].shared
     tensor = scop.workload.tensor[image.tensor]
-    return image.in_place or (apart and image.is_tensor(tensor.dtype, tensor.shape))
+    return (
+        image.in_place or tensor.constant or (apart and image.is_tensor(tensor.dtype, tensor.shape))
+    )
 
 
 def _use(

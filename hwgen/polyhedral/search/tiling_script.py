@@ -28,7 +28,6 @@ from hwgen.polyhedral.tree.build import stage_of
 from hwgen.polyhedral.tree.tensorize import tensorize
 from hwgen.polyhedral.value_range import value_range
 from hwgen.spec.expression import Access, Cast
-from hwgen.spec.expression import names as names_in
 from hwgen.spec.intervals import within
 from hwgen.spec.typecheck import integer_range, is_float
 
@@ -522,8 +521,7 @@ class TilingWriter(LoadWriter):
         self.schedule.tensorize(loop, *names, lanes=given, stationary=sorted(held))
 
     def _stationary(self, block: str, operations: Sequence[Operation]) -> set[str]:
-        """The tensors that units hold for all calls of a block, by the match; empty where a loop
-        moves one."""
+        """The tensors that units hold for several calls of a block, by the match."""
         state = self.schedule.state
         made = state.site[block].block
         found = set[str]()
@@ -532,8 +530,7 @@ class TilingWriter(LoadWriter):
             operands = [x.name for x in o.intrinsic.operands]
             tensor = self.caches.get(o.storages[operands.index(o.intrinsic.stationary.operand)], "")
             reads = [r for r in state.stage[made.stage].reads if r.tensor == tensor]
-            moved = {n for r in reads for i in r.indices for n in names_in(i)}
-            if not reads or moved:
+            if not reads:
                 return set()
             found.add(copy_source(state, tensor))
         return found
