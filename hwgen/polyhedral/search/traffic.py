@@ -109,6 +109,8 @@ def transfer_cycles(
         contiguous = contiguous & (extent == whole)
     calls = total / within
     rates = Rates.of(intrinsic)
+    # A call asks for each of its rows, though one follows the other.
+    run = run / np.ceil(run / _row_blocks(intrinsic, offchip.name, block))
     store = operation.kind == "store"
     cycles, beats, handed = _bus_cycles(bus, store, total / run, run, pitch, block)
     own, issued = calls * rates.fixed, calls
@@ -152,6 +154,15 @@ def _stored(
 
 def _whole(rows: Sequence[tuple[str | None, int]]) -> list[tuple[NDArray[np.int64], int]]:
     return [(np.full(1, extent, np.int64), extent) for _, extent in rows]
+
+
+def _row_blocks(intrinsic: Intrinsic, offchip: str, block: Block) -> int:
+    """Blocks of a row of one call at most: the innermost loop's where they follow each other."""
+    if not intrinsic.loops:
+        return 1
+    inner = intrinsic.loops[-1]
+    along = inner.stride(offchip).range
+    return inner.extent.maximum if along.minimum <= block.entries <= along.maximum else 1
 
 
 def _instructions(
