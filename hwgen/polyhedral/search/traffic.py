@@ -98,7 +98,8 @@ def transfer_cycles(
     contiguous = np.ones(1, dtype=np.bool_)
     second = np.zeros(1, dtype=np.bool_)
     pitch = np.ones(1, dtype=np.int64)
-    for extent, whole in reversed(_stored(hardware, operation, match, extents, storage)):
+    stored = _stored(hardware, operation, match, extents, storage)
+    for extent, whole, _ in reversed(stored):
         total = total * extent
         run = np.where(contiguous, run * extent, run)
         pitch = np.where(contiguous, pitch * whole, pitch)
@@ -110,7 +111,9 @@ def transfer_cycles(
     calls = total / within
     rates = Rates.of(intrinsic)
     # A call asks for each of its rows, though one follows the other.
-    run = run / np.ceil(run / _row_blocks(intrinsic, offchip.name, block))
+    of_block = next((loose for _, whole, loose in reversed(stored) if whole > 1), False)
+    row = 1 if of_block else _row_blocks(intrinsic, offchip.name, block)
+    run = run / np.ceil(run / row)
     store = operation.kind == "store"
     cycles, beats, handed = _bus_cycles(bus, store, total / run, run, pitch, block)
     own, issued = calls * rates.fixed, calls
@@ -127,17 +130,17 @@ def _stored(
     match: Match,
     extents: Mapping[str, NDArray[np.int64]],
     storage: str,
-) -> list[tuple[NDArray[np.int64], int]]:
-    """Extents of a box along the dimensions of its image, and those of the image, the innermost
-    last: the tensor's own order, but where elements are stored one by one that along which lanes
-    run is the innermost."""
+) -> list[tuple[NDArray[np.int64], int, bool]]:
+    """Extents of a box along the dimensions of its image, those of the image, and whether they are
+    rows of a block; the innermost last: the tensor's own order, but where elements are stored one
+    by one that along which lanes run is the innermost."""
     rows = loose_rows(match, operation, storage)
     offchip = hardware.offchip_operand(operation.intrinsic)
     assert offchip is not None
     along = dict(match.lane[operation.name])
     own = operand_iterators(operation.intrinsic, offchip.name)
     lanes = {n for i in own if (n := along[i]) is not None}
-    found: list[tuple[bool, list[tuple[NDArray[np.int64], int]]]] = []
+    found: list[tuple[bool, list[tuple[NDArray[np.int64], int, bool]]]] = []
     indices = match.selection.storage(storage).indices
     for c, index in zip(match.coordinate[storage], indices, strict=True):
         extent = np.ones(1, dtype=np.int64)
@@ -145,15 +148,15 @@ def _stored(
             extent = extent + abs(coefficient) * (extents[name] - 1)
         refined = [r for r in rows if r[0] in index.names]
         rows = [r for r in rows if r not in refined]
-        boxes = [(extent, c.interval(match.count)[1] + 1), *_whole(refined)]
+        boxes = [(extent, c.interval(match.count)[1] + 1, False), *_whole(refined)]
         found.append((any(match.block.get(n, 1) > 1 for n in lanes & {*index.names}), boxes))
     if hardware.memory[offchip.memory].by_element and sum(inner for inner, _ in found) == 1:
         found.sort(key=lambda x: x[0])
     return [*_whole(rows), *(x for _, boxes in found for x in boxes)]
 
 
-def _whole(rows: Sequence[tuple[str | None, int]]) -> list[tuple[NDArray[np.int64], int]]:
-    return [(np.full(1, extent, np.int64), extent) for _, extent in rows]
+def _whole(rows: Sequence[tuple[str | None, int]]) -> list[tuple[NDArray[np.int64], int, bool]]:
+    return [(np.full(1, extent, np.int64), extent, True) for _, extent in rows]
 
 
 def _row_blocks(intrinsic: Intrinsic, offchip: str, block: Block) -> int:
