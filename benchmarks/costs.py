@@ -53,10 +53,11 @@ class Comparison:
         return min(self.pairs)[1] / min(cycles for _, cycles in self.pairs)
 
 
-def compared(chips: Sequence[str]) -> Iterator[Comparison]:
-    """Every shipped workload that a chip's units run in one search of several candidates."""
+def compared(chips: Sequence[str], names: str = "*") -> Iterator[Comparison]:
+    """Every shipped workload that a chip's units run in one search of several candidates; `names`:
+    of these files, without their endings."""
     folder = ROOT / "workloads"
-    workloads = [*sorted(folder.glob("*.yaml")), *sorted((folder / "quantised").glob("*.yaml"))]
+    workloads = [p for x in (folder, folder / "quantised") for p in sorted(x.glob(f"{names}.yaml"))]
     for chip in chips:
         for path in workloads:
             try:

@@ -198,7 +198,6 @@ def test_of_a_schedule_without_a_file(script: str, golden: Golden) -> None:
 def test_of_several_phases(golden: Golden) -> None:
     hardware = chip("npu_shared_buffer")
     text = compile_kernel(mlp(), hardware).script
-    text = changed(text, r"(?<='h1_h', factor=)\d+", "512")
     text = changed(text, r"(?<='h1_m', factor=)\d+", "512")
     error = refused(mlp(), hardware, text)
     golden(GOLDENS / "capacity_phases.txt", str(error))

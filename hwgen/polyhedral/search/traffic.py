@@ -111,8 +111,8 @@ def transfer_cycles(
     calls = total / within
     rates = Rates.of(intrinsic)
     # A call asks for each of its rows, though one follows the other.
-    of_block = next((loose for _, whole, loose in reversed(stored) if whole > 1), False)
-    row = 1 if of_block else _row_blocks(intrinsic, offchip.name, block)
+    rows = next((loose for _, whole, loose in reversed(stored) if whole > 1), False)
+    row = _row_blocks(intrinsic, offchip.name, block, rows=rows)
     run = run / np.ceil(run / row)
     store = operation.kind == "store"
     cycles, beats, handed = _bus_cycles(bus, store, total / run, run, pitch, block)
@@ -159,12 +159,16 @@ def _whole(rows: Sequence[tuple[str | None, int]]) -> list[tuple[NDArray[np.int6
     return [(np.full(1, extent, np.int64), extent, True) for _, extent in rows]
 
 
-def _row_blocks(intrinsic: Intrinsic, offchip: str, block: Block) -> int:
-    """Blocks of a row of one call at most: the innermost loop's where they follow each other."""
+def _row_blocks(intrinsic: Intrinsic, offchip: str, block: Block, *, rows: bool) -> int:
+    """Blocks of a row of one call at most: the innermost loop's where they follow each other;
+    `rows`: they are those of larger blocks, which lie next to each other on the chip, too."""
     if not intrinsic.loops:
         return 1
     inner = intrinsic.loops[-1]
     along = inner.stride(offchip).range
+    onchip = [inner.stride(o.name).range for o in intrinsic.operands if o.name != offchip]
+    if rows and any(s.minimum != 1 for s in onchip):
+        return 1
     return inner.extent.maximum if along.minimum <= block.entries <= along.maximum else 1
 
 

@@ -89,7 +89,7 @@ MOST_CALLS = 5000
 UNITS = ("load", "compute", "store")
 KINDS: dict[str, Synchronization | None] = {
     "tokens": None,
-    "events": Events(tuple(permutations(UNITS, 2)), 8, False, 1, "", "", 0, 0),
+    "events": Events(tuple(permutations(UNITS, 2)), 16, False, 1, "", "", 0, 0),
     "barriers": Barriers(UNITS, "wait", "", 0),
     "barriers of both kinds": Barriers(UNITS, "wait", "wait_all", 0),
     "barriers for all": Barriers((), "", "wait_all", 0),

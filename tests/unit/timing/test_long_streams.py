@@ -22,7 +22,7 @@ from tests.unit.timing.nests import operand, sizes
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize(("side", "sizes"), [(4, (200, 200, 50)), (2, (130, 130, 30))])
+@pytest.mark.parametrize(("side", "sizes"), [(4, (256, 256, 50)), (2, (130, 130, 30))])
 def test_a_unit_gets_on_while_nothing_is_loaded(side: int, sizes: tuple[int, int, int]) -> None:
     """Thousands of small products follow one load; the buses then say nothing of their rate."""
     hardware = load_hardware(ROOT / "hw_specs" / "npu_shared_buffer.yaml", {"T": side})

@@ -237,7 +237,8 @@ def test_the_estimate_of_a_single_slot() -> None:
     match, tiling = made.match, made.tiling
     store = next(o for o in match.selection.operations if o.kind == "store")
     # Eight tiles.
-    tiles = dict(match.count) | {n: 8 for n in tiling.order if match.count[n] == 64}
+    longest = max(tiling.order, key=lambda n: match.count[n])
+    tiles = match.count | {longest: match.count[longest] // 8}
     grid = {n: np.full(1, t, np.int64) for n, t in tiles.items()}
     loops = (*tiling.order, *match.selection.reduction)
 
