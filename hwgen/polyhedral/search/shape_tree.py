@@ -178,8 +178,27 @@ class ShapeTree:
             self._ahead.append(replace(block, shift=-1))
         else:
             block = replace(block, shift=-int(shifted))
-            self._front[depth].append(replace(block, at=self._first_pass(storage)))
+            # Before what is first to read it.
+            place = self._back if self._read_behind(storage) else self._front
+            place[depth].append(replace(block, at=self._first_pass(storage)))
             self._ahead += [block] * shifted
+
+    def _read_behind(self, storage: str) -> bool:
+        """Whether what reads a storage first does so behind the loops further in; for a host that
+        issues in order, loads come first all the same."""
+        if self.shape.hardware.pipelined:
+            return False
+        o = next(
+            o
+            for o in self.shape.match.selection.operations
+            if o.kind != "load" and storage in o.storages
+        )
+        return self.shape.placement[storage] == self._depth(o) and not self._before(o)
+
+    def _before(self, o: Operation) -> bool:
+        """Whether work comes before the loops further in."""
+        selection = self.shape.match.selection
+        return o.kind == "init" or selection.early(o) or selection.inner(o)
 
     def _work(self, o: Operation) -> Block:
         return self.leaves.work(o, self._depth(o))
@@ -190,14 +209,14 @@ class ShapeTree:
 
     def _compute(self, o: Operation, *, behind: bool) -> None:
         """Add work; `behind`: of a tile that is stored after the first part of the next one's."""
-        selection, block, depth = self.shape.match.selection, self._work(o), self._depth(o)
+        block, depth = self._work(o), self._depth(o)
         if behind and o.kind == "update" and self._begins(o):
             # The calls that begin sums come first, in loops of their own.
             share = self._first_calls(o) / self.turns
             first, rest = (_scaled(block, x) for x in (share * self.turns, 1 - share))
             self._front[depth].append(replace(first, at=self._part(second=False)))
             self._rest.append(rest)
-        elif o.kind == "init" or selection.early(o) or selection.inner(o):
+        elif self._before(o):
             self._front[depth].append(block)
         else:
             self._back[depth].append(block)
