@@ -17,7 +17,7 @@ from hwgen.polyhedral.match.operations import Operation
 from hwgen.polyhedral.search.cost import cycles, least
 from hwgen.polyhedral.search.cost_tree import Array, taken
 from hwgen.polyhedral.search.estimate_caches import with_caches
-from hwgen.polyhedral.search.estimate_shape import Counts, Shape
+from hwgen.polyhedral.search.estimate_shape import Counts, Outer, Shape
 from hwgen.polyhedral.search.shape_tree import ShapeTree, machine_of
 from hwgen.polyhedral.search.slots import slots_of
 
@@ -171,13 +171,27 @@ class _MicroKernels:
         """Combinations of base addresses: slots of buffers, and parts that loops move; buffers that
         come in parts move together."""
         shape = self.shape
-        variants, moved, inner = np.ones(1), set[str](), depth
-        for storage in dict.fromkeys(o.storages):
-            if storage in shape.placement:
-                parts = shape.around(storage).parts if storage in shape.parts else frozenset[str]()
-                variants = variants * self.slots[storage] / shape.trips(parts)
-                moving = shape.match.moving(storage)
-                inside = range(shape.placement[storage], depth)
-                inner = min([inner, *(p for p in inside if shape.loops[p] in moving)])
-                moved |= parts
+        storages = [s for s in dict.fromkeys(o.storages) if s in shape.placement]
+        parted = {s: shape.around(s).parts for s in storages if s in shape.parts}
+        moved = frozenset(n for parts in parted.values() for n in parts)
+        variants, inner = np.ones(1), depth
+        for storage in storages:
+            parts = shape.trips(parted.get(storage, frozenset()))
+            variants = variants * (
+                self.slots[storage] / parts if storage in parted else self._turns(storage, moved)
+            )
+            moving = shape.match.moving(storage)
+            inside = range(shape.placement[storage], depth)
+            inner = min([inner, *(p for p in inside if shape.loops[p] in moving)])
         return variants * shape.trips(frozenset(shape.loops[inner:depth]) | moved)
+
+    def _turns(self, storage: str, fixed: Outer) -> Array:
+        """Slots that a buffer's tiles have in turn while some loops are in one iteration."""
+        slots, around = self.slots[storage], self.shape.loops[: self.shape.placement[storage]]
+        step = slots
+        for n, name in enumerate(around):
+            if name not in fixed:
+                inside = self.shape.trips(frozenset(around[n + 1 :]))
+                several = self.shape.trips(frozenset((name,))) > 1
+                step = np.gcd(step, np.where(several, inside, slots))
+        return slots / step
