@@ -20,7 +20,7 @@ BUDGET = {
     "model": 10868,
     "network": 5953,
     "passes": 6217,
-    "polyhedral": 23860,
+    "polyhedral": 23876,
     "report": 3518,
     "spec": 11377,
     "verify": 3860,

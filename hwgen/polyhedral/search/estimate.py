@@ -7,6 +7,7 @@ caches take.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -162,14 +163,30 @@ class _MicroKernels:
             if micro is None:
                 continue
             depth = len(shape.loops) if shape.match.selection.inner(o) else shape.spatial
-            variants = self._variants(o, depth)
-            self.refused = self.refused | (variants > micro.max_variants)
+            self.refused = self.refused | (self._variants(o, depth) > micro.max_variants)
             bus = shape.hardware.bus[micro.bus]
-            self.cycles = self.cycles + variants * (bus.read.latency_cycles + 8)
+            self.cycles = self.cycles + self._loaded(o, depth) * (bus.read.latency_cycles + 8)
 
-    def _variants(self, o: Operation, depth: int) -> Array:
+    def _loaded(self, o: Operation, depth: int) -> Array:
+        """Combinations of base addresses of an operation's micro-kernels: those of short tiles are
+        others than those of full ones."""
+        shape, match = self.shape, self.shape.match
+        cut = {
+            n: (match.count[n] % shape.grid[n] != 0) & (shape.trips(frozenset((n,))) > 1)
+            for n in shape.loops[:depth]
+            if n in match.count and n in o.loops
+        }
+        ends = sorted(n for n, short in cut.items() if short.any())
+        total: Array = np.zeros(1)
+        for count in range(len(ends) + 1):
+            for short in combinations(ends, count):
+                there = np.prod([cut[n] for n in short], axis=0, initial=1)
+                total = total + there * self._variants(o, depth, frozenset(short))
+        return total
+
+    def _variants(self, o: Operation, depth: int, short: Outer = frozenset()) -> Array:
         """Combinations of base addresses: slots of buffers, and parts that loops move; buffers that
-        come in parts move together."""
+        come in parts move together. `short`: loops that are in their last iteration."""
         shape = self.shape
         storages = [s for s in dict.fromkeys(o.storages) if s in shape.placement]
         parted = {s: shape.around(s).parts for s in storages if s in shape.parts}
@@ -177,13 +194,12 @@ class _MicroKernels:
         variants, inner = np.ones(1), depth
         for storage in storages:
             parts = shape.trips(parted.get(storage, frozenset()))
-            variants = variants * (
-                self.slots[storage] / parts if storage in parted else self._turns(storage, moved)
-            )
+            turns = self._turns(storage, moved | short)
+            variants = variants * (self.slots[storage] / parts if storage in parted else turns)
             moving = shape.match.moving(storage)
             inside = range(shape.placement[storage], depth)
             inner = min([inner, *(p for p in inside if shape.loops[p] in moving)])
-        return variants * shape.trips(frozenset(shape.loops[inner:depth]) | moved)
+        return variants * shape.trips((frozenset(shape.loops[inner:depth]) | moved) - short)
 
     def _turns(self, storage: str, fixed: Outer) -> Array:
         """Slots that a buffer's tiles have in turn while some loops are in one iteration."""
