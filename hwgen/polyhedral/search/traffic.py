@@ -69,6 +69,15 @@ class Block(NamedTuple):
     bytes: int
 
 
+class Dimension(NamedTuple):
+    """Of an image: how far a box goes along it, how long it is, and whether it is of the rows that
+    a block has."""
+
+    extent: NDArray[np.int64]
+    whole: int
+    rows: bool = False
+
+
 def moved_block(match: Match, operation: Operation, offchip: Operand) -> Block:
     """Of an operand off chip: its entries and bytes."""
     along = dict(match.lane[operation.name])
@@ -111,7 +120,7 @@ def transfer_cycles(
     calls = total / within
     rates = Rates.of(intrinsic)
     # A call asks for each of its rows, though one follows the other.
-    rows = next((loose for _, whole, loose in reversed(stored) if whole > 1), False)
+    rows = next((d.rows for d in reversed(stored) if d.whole > 1), False)
     row = _row_blocks(intrinsic, offchip.name, block, rows=rows)
     run = run / np.ceil(run / row)
     store = operation.kind == "store"
@@ -130,17 +139,16 @@ def _stored(
     match: Match,
     extents: Mapping[str, NDArray[np.int64]],
     storage: str,
-) -> list[tuple[NDArray[np.int64], int, bool]]:
-    """Extents of a box along the dimensions of its image, those of the image, and whether they are
-    rows of a block; the innermost last: the tensor's own order, but where elements are stored one
-    by one that along which lanes run is the innermost."""
+) -> list[Dimension]:
+    """The dimensions of a box's image, the innermost last: the tensor's own order, but where
+    elements are stored one by one that along which lanes run is the innermost."""
     rows = loose_rows(match, operation, storage)
     offchip = hardware.offchip_operand(operation.intrinsic)
     assert offchip is not None
     along = dict(match.lane[operation.name])
     own = operand_iterators(operation.intrinsic, offchip.name)
     lanes = {n for i in own if (n := along[i]) is not None}
-    found: list[tuple[bool, list[tuple[NDArray[np.int64], int, bool]]]] = []
+    found: list[tuple[bool, list[Dimension]]] = []
     indices = match.selection.storage(storage).indices
     for c, index in zip(match.coordinate[storage], indices, strict=True):
         extent = np.ones(1, dtype=np.int64)
@@ -148,15 +156,15 @@ def _stored(
             extent = extent + abs(coefficient) * (extents[name] - 1)
         refined = [r for r in rows if r[0] in index.names]
         rows = [r for r in rows if r not in refined]
-        boxes = [(extent, c.interval(match.count)[1] + 1, False), *_whole(refined)]
+        boxes = [Dimension(extent, c.interval(match.count)[1] + 1), *_whole(refined)]
         found.append((any(match.block.get(n, 1) > 1 for n in lanes & {*index.names}), boxes))
     if hardware.memory[offchip.memory].by_element and sum(inner for inner, _ in found) == 1:
         found.sort(key=lambda x: x[0])
     return [*_whole(rows), *(x for _, boxes in found for x in boxes)]
 
 
-def _whole(rows: Sequence[tuple[str | None, int]]) -> list[tuple[NDArray[np.int64], int, bool]]:
-    return [(np.full(1, extent, np.int64), extent, True) for _, extent in rows]
+def _whole(rows: Sequence[tuple[str | None, int]]) -> list[Dimension]:
+    return [Dimension(np.full(1, extent, np.int64), extent, rows=True) for _, extent in rows]
 
 
 def _row_blocks(intrinsic: Intrinsic, offchip: str, block: Block, *, rows: bool) -> int:
