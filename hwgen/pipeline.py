@@ -9,17 +9,10 @@ from math import inf
 from hwgen.autoschedule.options import Options
 from hwgen.codegen.lower.image_uses import images_refused
 from hwgen.errors import HwgenError
-from hwgen.passes.covering import (
-    REFUSALS,
-    UNMADE,
-    all_forms,
-    best_form,
-    covered_forms,
-    started,
-)
+from hwgen.passes.covering import UNMADE, all_forms, best_form, covered_forms, started
 from hwgen.passes.fusing import several
 from hwgen.passes.interleaving import interleaved
-from hwgen.passes.kernel import Kernel
+from hwgen.passes.kernel import REFUSALS, Kernel
 from hwgen.passes.moves import all_apart, with_padding_apart
 from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.passes.network import in_blocks, phases_may_be_faster, shared_if_better
@@ -99,16 +92,7 @@ def _searched(start: Start, options: SearchOptions) -> Kernel:
             # A processor beside units must take longer over it.
             if made.cycles >= _cycles_of_processor(start):
                 raise
-        return _with_end(made)
-
-
-def _with_end(made: Kernel) -> Kernel:
-    """The same, its last results stored in pieces where that is faster."""
-    found = interleaved(made)
-    if found is made:
         return made
-    search = replace(made.account.search, cycles=found.cycles)
-    return found.with_account(replace(made.account, search=search))
 
 
 def _cycles_of_processor(start: Start) -> float:
@@ -125,7 +109,7 @@ def _as_it_is(start: Start, options: SearchOptions) -> Kernel:
     phases = split_phases(start.workload)
     if len(phases) == 1:
         return compile_phase(start, options, refused=partial(images_refused, start.hardware))
-    return compile_phases(start, phases, options)
+    return interleaved(compile_phases(start, phases, options))
 
 
 def compile_workload(

@@ -20,9 +20,9 @@ from typing import Literal
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.model.bound import cover_bound
 from hwgen.passes.alone import lane_room, moving_loops, seed_alone, stage_alone
-from hwgen.passes.covering import REFUSALS, started
+from hwgen.passes.covering import started
 from hwgen.passes.first_matches import FirstMatches
-from hwgen.passes.kernel import Kernel
+from hwgen.passes.kernel import REFUSALS, Kernel
 from hwgen.passes.phase import DEFAULTS, SLOTS, SearchOptions, compile_phase
 from hwgen.passes.phased import read_again
 from hwgen.passes.start import Start

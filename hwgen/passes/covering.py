@@ -14,7 +14,7 @@ from itertools import islice
 from math import inf
 
 from hwgen.errors import HwgenError, Tolerating
-from hwgen.passes.kernel import Kernel
+from hwgen.passes.kernel import REFUSALS, Kernel
 from hwgen.passes.moves import MOVES, all_begun, all_weighed
 from hwgen.passes.moves.operations import all_known
 from hwgen.passes.moves.start_from import start_from
@@ -28,9 +28,6 @@ from hwgen.polyhedral.search.objective import Measure
 from hwgen.spec.expression import Access
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Statement, Tensor, Workload
-
-REFUSALS = ("H3", "H4", "H5", "H6")
-"""Beginnings of the codes of what units cannot run, or not within the limits of the chip."""
 
 UNMADE = "H421"
 """The code of a tree with a block that no call computes."""

@@ -15,9 +15,8 @@ from math import inf, prod
 
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.block_completing import KEPT, Choice, Completion, Covers
-from hwgen.passes.covering import REFUSALS
 from hwgen.passes.handovers import in_pieces
-from hwgen.passes.kernel import Kernel
+from hwgen.passes.kernel import REFUSALS, Kernel
 from hwgen.passes.phase import DEFAULTS, SearchOptions
 from hwgen.passes.pipeline_ranking import CLOSE
 from hwgen.passes.pipelining import Pipeline, pipelined

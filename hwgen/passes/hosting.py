@@ -17,8 +17,8 @@ from hwgen.autoschedule.search import autoschedule
 from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.account import Account
-from hwgen.passes.covering import REFUSALS, started
-from hwgen.passes.kernel import Kernel
+from hwgen.passes.covering import started
+from hwgen.passes.kernel import REFUSALS, Kernel
 from hwgen.passes.parts import CompileUnits
 from hwgen.passes.phase import least_cycles
 from hwgen.passes.replaying import replayed

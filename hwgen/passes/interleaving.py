@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil, floor, prod
 
@@ -21,8 +21,7 @@ from hwgen.errors import Tolerating
 from hwgen.model.bus import write_cycles
 from hwgen.model.closures import maker
 from hwgen.model.costs import CycleCosts
-from hwgen.passes.covering import REFUSALS
-from hwgen.passes.kernel import Kernel
+from hwgen.passes.kernel import REFUSALS, Kernel
 from hwgen.passes.pieces import outermost, shared_loops
 from hwgen.passes.pipelining import busy_cycles
 from hwgen.passes.trees import compile_tree
@@ -78,7 +77,10 @@ def interleaved(made: Kernel) -> Kernel:
             cycles, sizes = end.pieces(end.extents[cut[0]])
             if end.made + end.stored > cycles:
                 other = _compiled(made, end, cut, sizes[:-1])
-                return made if other is None or other.cycles >= made.cycles else other
+                if other is None or other.cycles >= made.cycles:
+                    return made
+                search = replace(made.account.search, cycles=other.cycles)
+                return other.with_account(replace(made.account, search=search))
     return made
 
 

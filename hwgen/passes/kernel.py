@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from hwgen.model.formulas import Cost
     from hwgen.polyhedral.tree.cost import NestCost
 
+REFUSALS = ("H3", "H4", "H5", "H6")
+"""Beginnings of the codes of what units cannot run, or not within the limits of the chip."""
 
 _NO_CALLS = "the units compute nothing, the processor everything: no block has a call (tensorize)"
 

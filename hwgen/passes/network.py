@@ -16,9 +16,8 @@ from itertools import combinations, groupby, pairwise
 from math import inf, prod
 
 from hwgen.errors import HwgenError, Tolerating
-from hwgen.passes.covering import REFUSALS
 from hwgen.passes.fusing import fused, fused_if_better, several, shareable
-from hwgen.passes.kernel import Kernel
+from hwgen.passes.kernel import REFUSALS, Kernel
 from hwgen.passes.parts import CompileUnits
 from hwgen.passes.phase import SLOTS, SearchOptions
 from hwgen.passes.replaying import joined

@@ -10,6 +10,7 @@ from itertools import chain, groupby, islice
 from hwgen.codegen.lower.image_uses import packed_bytes
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.cache import ScheduleCache, content_key
+from hwgen.passes.interleaving import interleaved
 from hwgen.passes.kernel import Kernel
 from hwgen.passes.start import Start
 from hwgen.passes.trees import build
@@ -237,6 +238,10 @@ def _may_win(hardware: HardwareSpec, match: Match, rival: Rival, options: Search
     return least_moved(hardware, match, options.objective) <= options.measure(rival)[0]
 
 
+def _ended(made: Kernel | Rival) -> Kernel | Rival:
+    return interleaved(made) if isinstance(made, Kernel) else made
+
+
 def _search(
     start: Start,
     scop: Scop,
@@ -282,6 +287,7 @@ def _search(
                 kernel, found = choose(
                     hardware, found, simulated, limit, rival,
                     alone=alone, objective=options.objective, slack=options.slack, refused=why,
+                    ended=_ended if alone else None,
                 )  # fmt: skip
             except HwgenError as error:
                 if error.code not in LIMITS:

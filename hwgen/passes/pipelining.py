@@ -18,8 +18,7 @@ from math import prod
 
 from hwgen.codegen.nodes import calls
 from hwgen.errors import Tolerating
-from hwgen.passes.covering import REFUSALS
-from hwgen.passes.kernel import Kernel
+from hwgen.passes.kernel import REFUSALS, Kernel
 from hwgen.passes.pieces import Pieces, hand_over
 from hwgen.passes.pipeline_ranking import CLOSE, LONG, Body, Edge, Work
 from hwgen.passes.trees import compile_tree

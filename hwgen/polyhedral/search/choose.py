@@ -95,12 +95,13 @@ def choose(
     objective: Objective = "cycles",
     slack: float | None = None,
     refused: list[HwgenError] | None = None,
+    ended: Callable[[K], K] | None = None,
 ) -> tuple[K, SearchResult]:
     """The best when simulated: of `best`, the cheapest candidates and what lies beside them. By
     cycles, it is of what takes as long as the fastest what moves fewest bytes. `alone`: not a
     phase, whose coarser tiles may be as fast by themselves, and delay those of others; `slack`: the
     part of its cycles by which a kernel with less traffic may be slower, in place of the usual one;
-    `refused`: is told why candidates cannot be built.
+    `refused`: is told why candidates cannot be built; `ended`: a kernel with the end that suits it.
 
     Where polyhedral computations take too long, the best until then.
 
@@ -118,6 +119,8 @@ def choose(
     try:
         with isl.bounded():
             _look(tried, found, watch)
+            if ended is not None:
+                tried.end(ended)
     except HwgenError as error:
         if error.code != "H407" or tried.best is None:
             raise
@@ -317,6 +320,19 @@ class _Tried(Generic[K]):
         if self.best is None or self.gains(kernel, self.best, gain):
             self.best = kernel
         return kernel
+
+    def end(self, ended: Callable[[K], K]) -> None:
+        """Give what would be chosen, and those that take the fewest cycles, another end."""
+        chosen = self.chosen()
+        mine = [(c, k) for c, k in self.built if k is chosen]
+        for candidate, kernel in [*mine, *(x for x in self.leading() if x not in mine)][
+            : REFINED + 1
+        ]:
+            other = ended(kernel)
+            if other is not kernel:
+                self.built.append((replace(candidate, bound=0.0), other))
+                assert self.best is not None
+                self.best = other if self.gains(other, self.best) else self.best
 
     def _no_room(self, candidate: Candidate) -> HwgenError | None:
         """Why there is no room for a schedule: there was none for another with the same buffers in
