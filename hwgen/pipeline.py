@@ -108,7 +108,8 @@ def _as_it_is(start: Start, options: SearchOptions) -> Kernel:
     """What a start computes, statement by statement."""
     phases = split_phases(start.workload)
     if len(phases) == 1:
-        return compile_phase(start, options, refused=partial(images_refused, start.hardware))
+        mine = partial(images_refused, start.hardware)
+        return compile_phase(start, options, refused=mine, ended=interleaved)
     return interleaved(compile_phases(start, phases, options))
 
 

@@ -10,7 +10,6 @@ from itertools import chain, groupby, islice
 from hwgen.codegen.lower.image_uses import packed_bytes
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.cache import ScheduleCache, content_key
-from hwgen.passes.interleaving import interleaved
 from hwgen.passes.kernel import Kernel
 from hwgen.passes.start import Start
 from hwgen.passes.trees import build
@@ -81,12 +80,13 @@ def compile_phase(
     sharing: Sharing = NOTHING_SHARED,
     reserved: Sequence[tuple[str, str, int]] = (),
     refused: Refusal | None = None,
+    ended: Callable[[Kernel], Kernel] | None = None,
 ) -> Kernel:
     """The best kernel of one phase.
 
     `sharing`: what it has in common with other phases; `reserved`: tensors (name, memory, entries)
-    that these hold meanwhile; `refused`: why a match does not do for them. The cache serves kernels
-    of one phase.
+    that these hold meanwhile; `refused`: why a match does not do for them; `ended`: gives kernels
+    that may be chosen another end. The cache serves kernels of one phase.
 
     Raises:
         HwgenError: H3xx where no intrinsics match, H4xx where no schedule exists or fits, or
@@ -99,8 +99,8 @@ def compile_phase(
     groups = by_packing(first, scop, hardware)
     usual = options.slots == SLOTS and options.work == WORK
     if options.cache is None or sharing != NOTHING_SHARED or not usual:
-        return _search(start, scop, groups, options, sharing)[0]
-    key = content_key(workload, hardware, options.objective, options.slack)
+        return _search(start, scop, groups, options, sharing, ended)[0]
+    key = content_key(workload, hardware, options.objective, options.slack, ended is not None)
     matches: list[list[Match]] = []
     known = options.cache.read(key)
     if known is not None:
@@ -109,11 +109,12 @@ def compile_phase(
         with Tolerating(("H4", "H5", "H6")):
             if found is not None:
                 kernel = build(start, scop, found.candidates[0])
+                kernel = kernel if ended is None else ended(kernel)
                 if kernel.cycles == found.cycles:
                     group = tuple(matches[-1])
                     account = replace(kernel.account, matches=group, search=found)
                     return kernel.with_account(account)
-    result, number = _search(start, scop, chain(matches, groups), options)
+    result, number = _search(start, scop, chain(matches, groups), options, sharing, ended)
     account = result.account
     if not any(cut.startswith(TIME_LIMIT) for cut in account.search.cuts):
         position = account.matches.index(result.match)
@@ -238,18 +239,19 @@ def _may_win(hardware: HardwareSpec, match: Match, rival: Rival, options: Search
     return least_moved(hardware, match, options.objective) <= options.measure(rival)[0]
 
 
-def _ended(made: Kernel | Rival) -> Kernel | Rival:
-    return interleaved(made) if isinstance(made, Kernel) else made
-
-
 def _search(
     start: Start,
     scop: Scop,
     groups: Iterable[list[Match]],
     options: SearchOptions,
     sharing: Sharing = NOTHING_SHARED,
+    ended: Callable[[Kernel], Kernel] | None = None,
 ) -> tuple[Kernel, int]:
     """The best kernel over all groups of matches, and its group's number."""
+
+    def with_end(made: Kernel | Rival) -> Kernel | Rival:
+        return ended(made) if ended is not None and isinstance(made, Kernel) else made
+
     workload, hardware = start.workload, start.hardware
     simulated: Callable[[Candidate], Kernel | Rival] = partial(build, start, scop, sharing=sharing)
     best: Kernel | None = None
@@ -287,7 +289,7 @@ def _search(
                 kernel, found = choose(
                     hardware, found, simulated, limit, rival,
                     alone=alone, objective=options.objective, slack=options.slack, refused=why,
-                    ended=_ended if alone else None,
+                    ended=None if ended is None else with_end,
                 )  # fmt: skip
             except HwgenError as error:
                 if error.code not in LIMITS:

@@ -118,7 +118,7 @@ CASES = (
     Case("call_without_a_beginning", "vta", "blocks", BLOCKS),
     Case("rows_none", "vta", "rows", ROWS, most=1.12),
     Case("rows_1", "vta", "rows", ROWS, most=1.12),
-    Case("rows_2", "vta", "rows", ROWS, spec={"BATCH": 2}),
+    Case("rows_2", "vta", "rows", ROWS[1:] + ROWS[:1], spec={"BATCH": 2}),
     Case("rows_4", "vta", "rows", ROWS, spec={"BATCH": 4}),
     Case("calls_of_stages", "accel", "copy", COPIES, auto=False),
     Case("calls_of_loops", "accel", "copy", COPIES, auto=False),
