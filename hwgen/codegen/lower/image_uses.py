@@ -90,9 +90,9 @@ def images_refused(hardware: HardwareSpec, scop: Scop, match: Match) -> HwgenErr
 
 
 def packed_bytes(scop: Scop, hardware: HardwareSpec, match: Match) -> int:
-    """Bytes of images that the host fills from tensors, or tensors from them, beyond what it copies
-    as it is to memory that is not its own; more than any image has where calls cannot lay one out.
-    """
+    """Bytes of images that the host fills from tensors in each call, or tensors from them: not of
+    constants, nor of what it copies as it is to memory that is not its own; more than any image has
+    where calls cannot lay one out."""
     uses = image_uses(scop, hardware, match)
     if isinstance(uses, HwgenError) or images_refused(hardware, scop, match) is not None:
         return sys.maxsize
@@ -104,9 +104,8 @@ def _is_copied(scop: Scop, hardware: HardwareSpec, image: Image) -> bool:
     """Whether the host rearranges nothing for an image in a call."""
     apart = not hardware.memory[image.memory].shared
     tensor = scop.workload.tensor[image.tensor]
-    return (
-        image.in_place or tensor.constant or (apart and image.is_tensor(tensor.dtype, tensor.shape))
-    )
+    whole = image.is_tensor(tensor.dtype, tensor.shape)
+    return image.in_place or tensor.constant or (apart and whole)
 
 
 def _use(

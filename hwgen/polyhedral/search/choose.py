@@ -178,6 +178,7 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
         tried.refine(*start)
     if through_caches(tried.hardware):
         return  # What is loaded less is in the estimate.
+    # What is compared with more slack is the fastest that the usual one finds.
     for slack in sorted({min(tried.tie, TIE), tried.tie}):
         _save(tried, found.near, slack)
 
