@@ -27,7 +27,6 @@ from hwgen.passes.worth import is_near, is_scarce
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.scop import views_of
-from hwgen.polyhedral.search.choose import SHORT_KERNEL
 from hwgen.polyhedral.search.objective import Measure
 from hwgen.polyhedral.search.search import Watch
 from hwgen.polyhedral.tree.edit import find_stage, refuse
@@ -38,6 +37,9 @@ from hwgen.spec.workload import Tensor, Workload
 
 SIZES = tuple(8 << n for n in range(10))
 """Elements of the last stage's dimension in a block."""
+
+SHORT_KERNEL = 20_000
+"""Cycles up to which a kernel is short."""
 
 USUAL = 32
 """Elements of a block for which covers are chosen, where there is room."""

@@ -1,4 +1,4 @@
-"""The last step of a search: simulate the cheapest candidates, and refine the best of them."""
+"""The last step of a search: simulate the cheapest candidates, and what loads less than these."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.caches import through_caches
 from hwgen.polyhedral.search.objective import Measure, Measured, Objective, measure
-from hwgen.polyhedral.search.refine import Change, neighbours
 from hwgen.polyhedral.search.search import SCHEDULE_WORK, TOO_LONG, Candidate, SearchResult, Watch
 from hwgen.polyhedral.search.tiling import Tiling
 from hwgen.spec.hardware import HardwareSpec
@@ -44,26 +43,12 @@ SIMULATED = 8
 ERROR = 1.02
 """How much longer than it takes a schedule may be estimated to take."""
 
-SHORT_KERNEL = 20_000
-"""Cycles up to which a kernel is short."""
-
 SLACK = 1.25
 """Estimates above the best simulated cycles by this factor are not simulated; none above them where
 caches, which no simulation sees, are in both."""
 
-REFINED, REFINEMENTS = 3, 4
-"""How many of the best schedules of a short kernel, of alike ones one, are refined, and in how many
-steps."""
-
 NEAR = 1.03
-"""Times what the best measures, up to which a schedule is refined beside it."""
-
-WORSE = 1.1
-"""Times a schedule's cycles, with which what was changed is not changed so in another one."""
-
-GAIN = 0.99
-"""A refined schedule must take less than this part of the cycles: its program is often longer."""
-
+"""Times what the best measures, up to which schedules are given another end."""
 
 TIE, TIE_OF_PHASES = 1.005, 1.002
 """Cycles over the fastest schedule's up to which the one that moves fewer bytes off chip is
@@ -97,8 +82,8 @@ def choose(
     refused: list[HwgenError] | None = None,
     ended: Callable[[K], K] | None = None,
 ) -> tuple[K, SearchResult]:
-    """The best when simulated: of `best`, the cheapest candidates and what lies beside them. By
-    cycles, it is of what takes as long as the fastest what moves fewest bytes. `alone`: not a
+    """The best when simulated: of `best` and the cheapest candidates. By cycles, it is of what
+    takes as long as the fastest what moves fewest bytes. `alone`: not a
     phase, whose coarser tiles may be as fast by themselves, and delay those of others; `slack`: the
     part of its cycles by which a kernel with less traffic may be slower, in place of the usual one;
     `refused`: is told why candidates cannot be built; `ended`: a kernel with the end that suits it.
@@ -136,7 +121,7 @@ def choose(
 
 
 def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
-    """Simulate the cheapest candidates, then what lies beside the best."""
+    """Simulate the cheapest candidates, then what loads less."""
     least = min(c.bound for c in found.candidates)
     watch.expect(SIMULATED)
     built: set[object] = set()
@@ -172,10 +157,6 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
         watch.step()
     if tried.best is None:
         raise tried.refused[0]
-    for start in tried.leading()[:REFINED]:
-        if tried.ended() or not least < tried.cycles(tried.best) <= SHORT_KERNEL:
-            break
-        tried.refine(*start)
     if through_caches(tried.hardware):
         return  # What is loaded less is in the estimate.
     # What is compared with more slack is the fastest that the usual one finds.
@@ -251,7 +232,6 @@ class _Tried(Generic[K]):
         self._full: list[tuple[Tiling, HwgenError]] = []
         self._trees: set[str] = set()
         self._no_trees: Counter[str] = Counter()
-        self._worse: set[tuple[str, Change]] = set()
 
     def measure(self, kernel: K) -> Measure:
         """A kernel by the objective."""
@@ -290,12 +270,8 @@ class _Tried(Generic[K]):
             self._cuts.append(self._watch.reason)
         return self._watch.expired
 
-    def add(self, candidate: Candidate, gain: float = 1.0) -> K | None:
-        """Simulate a schedule, once; None where the hardware does not allow it.
-
-        It becomes the best where it is better than that, and takes fewer than `gain` times its
-        cycles where these decide.
-        """
+    def add(self, candidate: Candidate) -> K | None:
+        """Simulate a schedule, once; None where the hardware does not allow it."""
         text = f"{candidate.tiling.match}\n{candidate.tiling}"
         if text in self._seen:
             return self._seen[text]
@@ -318,22 +294,24 @@ class _Tried(Generic[K]):
         self._trees.add(str(candidate.tiling.match))
         self._seen[text] = kernel
         self.built.append((candidate, kernel))
-        if self.best is None or self.gains(kernel, self.best, gain):
-            self.best = kernel
+        self._known(kernel)
         return kernel
+
+    def _known(self, kernel: K) -> None:
+        """Take a kernel as the best, if it is."""
+        if self.best is None or self.measure(kernel) < self.measure(self.best):
+            self.best = kernel
 
     def end(self, ended: Callable[[K], K]) -> None:
         """Give what would be chosen, and those that take the fewest cycles, another end."""
         chosen = self.chosen()
         mine = [(c, k) for c, k in self.built if k is chosen]
-        for candidate, kernel in [*mine, *(x for x in self.leading() if x not in mine)][
-            : REFINED + 1
-        ]:
+        some = [*mine, *(x for x in self.leading() if x not in mine)]
+        for candidate, kernel in some:
             other = ended(kernel)
             if other is not kernel:
                 self.built.append((replace(candidate, bound=0.0), other))
-                assert self.best is not None
-                self.best = other if self.gains(other, self.best) else self.best
+                self._known(other)
 
     def _no_room(self, candidate: Candidate) -> HwgenError | None:
         """Why there is no room for a schedule: there was none for another with the same buffers in
@@ -356,11 +334,6 @@ class _Tried(Generic[K]):
         limit = NEAR * self.measure(self.best)[0]
         return [alike[known] for known in sorted(alike) if known[0] <= limit]
 
-    def gains(self, kernel: K, best: K, gain: float = 1.0) -> bool:
-        """Whether a kernel is better by the objective."""
-        *first, cycles = self.measure(best)
-        return self.measure(kernel) < (*first, gain * cycles)
-
     def chosen(self) -> K:
         """The best, of equals the one that takes the least room; by cycles, of those as fast as the
         best but for a trifle, the one with the least traffic."""
@@ -371,22 +344,3 @@ class _Tried(Generic[K]):
         limit = self.tie * min(map(self.cycles, known))
         equal = [k for k in known if self.cycles(k) <= limit]
         return min(equal, key=lambda k: (k.offchip_bytes, self.cycles(k)))
-
-    def refine(self, start: Candidate, kernel: K) -> None:
-        """Go from a schedule to better ones beside it for as long as there are any."""
-        tiling = start.tiling
-        match = str(tiling.match)
-        for _ in range(REFINEMENTS):
-            for change, other in neighbours(self.hardware, tiling):
-                if self.ended():
-                    return
-                if (match, change) in self._worse:
-                    continue
-                beside = self.add(replace(start, tiling=other, bound=0.0), GAIN)
-                if beside is not None and self.cycles(beside) > WORSE * self.cycles(kernel):
-                    self._worse.add((match, change))
-                if beside is not None and self.gains(beside, kernel):
-                    tiling, kernel = other, beside
-                    break
-            else:
-                return

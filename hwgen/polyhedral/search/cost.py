@@ -2,14 +2,14 @@
 
 A tree has blocks for leaves. A block starts when its unit is free, what it reads is written, and
 the version of the buffer that it writes is read; a host that issues calls goes through them in the
-order of the text and waits where a queue is full. A few iterations of each loop are walked; the
-others take what the last of these took. Extents, cycles and versions may be arrays: then one walk
-costs a tree for all of its sizes at once.
+order of the text and waits where a queue is full. A few iterations of each loop are walked, and the
+last one where it is another; the others take what the last of these few took. Extents, cycles and
+versions may be arrays: then one walk costs a tree for all of its sizes at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Final, NamedTuple
@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from hwgen.polyhedral.search.cost_tree import (
     HOST,
-    ONE,
     ZERO,
     Array,
     Block,
@@ -66,8 +65,9 @@ def least(nodes: Sequence[Node], machine: Machine, versions: Mapping[str, Counts
     units: dict[str, Array] = {}
     buses: dict[str, Array] = {}
     _add_busy(nodes, (), units, buses)
-    walk = _Walk(machine, versions, nodes)
-    walk.nodes([*map(_once, nodes)])
+    once = [*map(_once, nodes)]
+    walk = _Walk(machine, versions, once)
+    walk.nodes(once)
     ends = _ends([*blocks(nodes)])
     begun, after = ({HOST: ZERO, **x} for x in (walk.begun, ends))
     work = largest(begun[u] + n + after[u] for u, n in units.items() if u in begun)
@@ -83,16 +83,31 @@ def _ends(every: Sequence[Block]) -> dict[str, Array]:
         mine = ZERO
         for later, rest in zip(reversed(every), after, strict=False):
             if later.unit == block.unit or {*block.writes} & {*later.reads}:
-                mine = np.maximum(mine, later.last + rest)
+                mine = np.maximum(mine, _last(later) + rest)
         after.append(mine)
         found.setdefault(block.unit, mine)
     return found
 
 
+def _last(block: Block) -> Array:
+    """Cycles of a block in the last iteration of all loops."""
+    return prod((part for _, part in block.ends), start=block.cycles)
+
+
+def _around(nodes: Sequence[Node], loops: Sequence[Repeat]) -> Iterator[tuple[int, Sequence[str]]]:
+    """The loops around each block, as far in as one that takes new versions of what it writes."""
+    for node in nodes:
+        if isinstance(node, Repeat):
+            yield from _around(node.body, (*loops, node))
+        else:
+            mine = [n for n, x in enumerate(loops, 1) if {*x.fresh} & {*node.writes}]
+            yield id(node), [x.name for x in loops[: max(mine, default=len(loops))]]
+
+
 def _once(node: Node) -> Node:
-    """A tree whose loops have one iteration."""
+    """A tree whose loops have one iteration, none of them a last one."""
     if isinstance(node, Block):
-        return node
+        return replace(node, ends=())
     return replace(node, count=np.ones(1, np.int64), body=tuple(map(_once, node.body)))
 
 
@@ -106,10 +121,8 @@ def _add_busy(
         if isinstance(node, Repeat):
             _add_busy(node.body, (*around, node), units, buses)
         elif around or not node.shift:  # What runs ahead of all loops they do not do again.
-            only = dict(node.at)
-            times = prod((x.count for x in around if x.name not in only), start=ONE)
-            cycles = (times - 1) * node.cycles + node.last
-            units[node.unit] = units.get(node.unit, ZERO) + cycles
+            times = node.times(around)
+            units[node.unit] = units.get(node.unit, ZERO) + times * node.cycles
             units[HOST] = units.get(HOST, ZERO) + times * node.issuing
             if node.bus:
                 buses[node.bus] = buses.get(node.bus, ZERO) + times * node.beats
@@ -128,8 +141,10 @@ class _Touched(NamedTuple):
 
 class _Walk:
     """`times`: when units, the host, and versions of buffers are free or done, a row for each of
-    `rows`. `queued`: the last two blocks of each unit. `now`: the iteration of each loop; `final`:
-    where it is the last of all, if anything is different there."""
+    `rows`. `queued`: the last two blocks of each unit. `now`: the iteration of each loop; `ending`,
+    `before_last`: those in their last and in the one before; `shorter`: those in whose last a block
+    is shorter, and `foreseen` where it is one that runs ahead; `around`: the loops of each block of
+    which those that it runs ahead of are iterations."""
 
     def __init__(
         self, machine: Machine, versions: Mapping[str, Counts], nodes: Sequence[Node]
@@ -146,7 +161,11 @@ class _Walk:
                 last[name] = max(block.shift, last.get(name, 0))
             for name, number in block.at:
                 self.watched[name] = max(number, self.watched.get(name, 0))
-        self.has_final = any(b.shift < 0 or b.last is not b.cycles for b in every)
+        self.has_ahead = any(b.shift < 0 for b in every)
+        self.has_behind = any(b.shift > 0 for b in every)
+        self.shorter = {name for b in every for name, _ in b.ends}
+        self.foreseen = {name for b in every if b.shift < 0 for name, _ in b.ends}
+        self.around = dict(_around(nodes, ()))
         units = sorted({b.unit for b in every} | {b.held for b in every if b.held})
         kinds = ("unit", "before", "done", "posted")
         rows: list[Row] = [(kind, u, 0) for kind in kinds for u in units]
@@ -164,8 +183,10 @@ class _Walk:
         self.rooms: dict[tuple[int, ...], _Room] = {}
         self.begun: dict[str, Array] = {}
         self.now: dict[str, int] = {}
-        self.final: NDArray[np.bool_] = np.full(1, self.has_final)
+        self.ending: set[str] = set()
+        self.before_last: set[str] = set()
         self.steady: dict[tuple[object, ...], Array] = {}
+        self.scaled: dict[tuple[object, ...], Block] = {}
 
     def _touched(self, block: Block) -> _Touched:
         """A block's rows: of a buffer's versions the newest that is begun is 0 iterations old."""
@@ -199,56 +220,93 @@ class _Walk:
         """Run a block where the iteration that it is shifted to is one."""
         if block.shift > 0 and self.now and not any(self.now.values()):
             return
-        if block.shift >= 0 or not self.now:
-            self.run(block)
-            return
-        if not self.final.any():
-            self.run(block)
-        elif not self.final.all():
-            before = np.array(self.times)
-            self.run(block)
-            np.copyto(self.times, before, where=self.final)
+        if block.shift >= 0 or not self.now or len(self.ending) < len(self.now):
+            self.run(self._now(block))
+
+    def _now(self, block: Block) -> Block:
+        """A block as it is in this iteration of its loops."""
+        last = self.ending if block.shift >= 0 else self._last_ahead(block)
+        parts = [(name, part) for name, part in block.ends if name in last]
+        if not parts:
+            return block
+        key = (id(block), *(name for name, _ in parts))
+        if key not in self.scaled:
+            part = prod(x for _, x in parts)
+            changed = {n: getattr(block, n) * part for n in ("cycles", "issuing", "written")}
+            made = self.scaled[key] = replace(block, **changed)
+            self.touched[id(made)] = self.touched[id(block)]
+        return self.scaled[key]
+
+    def _last_ahead(self, block: Block) -> set[str]:
+        """The loops that are in their last iteration in the one that comes next."""
+        found, carried = set[str](), True
+        for name in reversed(self.around[id(block)]):
+            if name in self.now:
+                found |= {name} & (self.before_last if carried else self.ending)
+                carried = carried and name in self.ending
+        return found
 
     def repeat(self, loop: Repeat) -> None:
-        """A few iterations, and all others at the pace of the last of these.
+        """A few iterations, all others at the pace of the last of these, and the last one or two.
 
         What is walked does not depend on extents, so that each point costs what it does alone."""
+        final = self.has_ahead and len(self.ending) == len(self.now)
+        apart = int(final or loop.name in self.shorter) + (loop.name in self.foreseen)
+        self._few(loop, np.maximum(loop.count - apart, 0))
+        for left, now in ((2, self.before_last), (1, self.ending)):
+            if left <= apart:
+                now.add(loop.name)
+                self._end(loop, left)
+                now.remove(loop.name)
+
+    def _few(self, loop: Repeat, count: Counts) -> None:
+        """So many iterations, of which none is a last one."""
         now = sorted(self.now.items())
-        key = (loop.name, *((n, min(i, self.watched[n] + 1)) for n, i in now if n in self.watched))
+        watched = ((n, min(i, self.watched[n] + 1)) for n, i in now if n in self.watched)
+        key = (loop.name, *watched, *sorted(self.ending), "", *sorted(self.before_last))
         pace = self.steady.get(key)
-        most = int(loop.count.max())
+        most = int(count.max())
         again = max(AGAIN, self.watched.get(loop.name, 0) + 1)
         walked = min(most, again) if pace is not None or most <= again else WALKED
-        final, passed = self.final, list[Array]()
+        passed = [np.array(self.times)]
         for n in range(walked):
-            self._iteration(loop, n, final & (loop.count == n + 1))
+            self._iteration(loop, n)
             passed.append(np.array(self.times))
         if walked == WALKED:
             pace = self.steady[key] = (passed[-1] - passed[-3]) / 2
         if most > walked:
             assert pace is not None
-            more = loop.count - walked
-            apart = final & (more > 0)
-            ahead: Array = pace * np.maximum(more - apart, 0)
+            ahead: Array = pace * np.maximum(count - walked, 0)
             np.add(self.times, ahead, out=self.times)
-            if apart.any():
-                before = np.array(self.times)
-                self._iteration(loop, walked, apart)
-                np.copyto(self.times, before, where=~apart)
-        for count in range(1, min(walked, most) + 1):
-            np.copyto(self.times, passed[count - 1], where=loop.count == count)
-        self.final = final
-        del self.now[loop.name]
+        for few in range(min(walked, most) + 1):
+            np.copyto(self.times, passed[few], where=count == few)
 
-    def _iteration(self, loop: Repeat, number: int, final: NDArray[np.bool_]) -> None:
-        """Walk an iteration; where it is the last of all, as loops around are in their last."""
-        self.now[loop.name], self.final = number, final & self.has_final
+    def _end(self, loop: Repeat, left: int) -> None:
+        """One of the last iterations, by its number where that matters to a block."""
+        matters = max(self.watched.get(loop.name, -1) + 1, int(self.has_behind))
+        numbers = np.minimum(loop.count - left, matters)
+        before, every = np.array(self.times), np.unique(numbers).tolist()
+        after = np.array(self.times)
+        for number in every:
+            if number < 0:
+                continue
+            self._iteration(loop, number)
+            if len(every) == 1:
+                return
+            np.copyto(after, self.times, where=numbers == number)
+            self.times[:] = before
+        self.times[:] = after
+
+    def _iteration(self, loop: Repeat, number: int) -> None:
+        """Walk an iteration."""
+        self.now[loop.name] = number
         for name in loop.fresh:
             if age := self.ages.get(name, 0):
                 for kind in ("read", "written"):
                     row = self.rows[kind, name, 0]
                     self.times[row + 1 : row + age + 1] = self.times[row : row + age]
         self.nodes(loop.body)
+        del self.now[loop.name]
 
     def run(self, block: Block) -> None:
         """Run a block."""
@@ -267,7 +325,7 @@ class _Walk:
             start, end = self._issued(block, start)
             row[self.rows["before", unit, 0]][:] = own
         else:
-            end = start + self._cycles(block)
+            end = start + block.cycles
         if unit not in self.begun:
             self.begun[unit] = np.array(start)
         if block.held:
@@ -285,12 +343,6 @@ class _Walk:
             end = end + self.machine.handover
         for number in touched.ends:
             np.maximum(row[number], end, out=row[number])
-
-    def _cycles(self, block: Block) -> Array:
-        """Of a block now."""
-        if block.last is block.cycles or not self.final.any():
-            return block.cycles
-        return np.where(self.final, block.last, block.cycles)
 
     def _issued(self, block: Block, start: Array) -> tuple[Array, Array]:
         """When a block begins and ends whose calls a host issues, which goes on when they are in

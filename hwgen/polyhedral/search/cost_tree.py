@@ -33,18 +33,17 @@ def _one() -> Array:
 class Block:
     """A leaf: calls of one unit that touch some buffers.
 
-    `cycles`: for which the unit is busy, `last`: in the last iteration of all loops; `calls`,
-    `issuing`: instructions, and cycles in which the host issues them; `beats` on the `bus`;
-    `written`: cycles until what is posted is written, if it `posts`; `at`: loops, and the only
-    iteration of each in which it runs; `shift`: by how many iterations of the loops around its
-    buffers it runs later than others; `held`: another unit that cannot work meanwhile, for a
-    `share` of the cycles.
+    `cycles`: for which the unit is busy; `calls`, `issuing`: instructions, and cycles in which the
+    host issues them; `beats` on the `bus`; `written`: cycles until what is posted is written, if it
+    `posts`; `ends`: loops, and the part of all these that it takes in the last iteration of each;
+    `at`: loops, and the only iteration of each in which it runs; `shift`: by how many iterations of
+    the loops around its buffers it runs later than others; `held`: another unit that cannot work
+    meanwhile, for a `share` of the cycles.
     """
 
     name: str
     unit: str
     cycles: Array
-    last: Array
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     calls: Array = field(default_factory=_one)
@@ -53,10 +52,19 @@ class Block:
     beats: Array = field(default_factory=_zero)
     written: Array = field(default_factory=_zero)
     posts: bool = False
+    ends: tuple[tuple[str, Array], ...] = ()
     at: tuple[tuple[str, int], ...] = ()
     shift: int = 0
     held: str = ""
     share: Array = field(default_factory=_zero)
+
+    def times(self, around: Iterable[Repeat]) -> Array:
+        """How often it is executed inside of some loops, short iterations counted as parts."""
+        only, ends, found = dict(self.at), dict(self.ends), ONE
+        for loop in around:
+            if loop.name not in only:
+                found = found * (loop.count - 1 + ends.get(loop.name, ONE))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +98,14 @@ def blocks(nodes: Sequence[Node]) -> Iterator[Block]:
             yield node
 
 
-NUMBERS: Final = ("cycles", "last", "calls", "issuing", "beats", "written", "share")
+NUMBERS: Final = ("cycles", "calls", "issuing", "beats", "written", "share")
 """The arrays of a block."""
 
 
 def points(nodes: Sequence[Node]) -> int:
     """How many points a tree stands for."""
     sizes = [len(getattr(block, name)) for block in blocks(nodes) for name in NUMBERS]
+    sizes += [len(part) for block in blocks(nodes) for _, part in block.ends]
     counts = [max(len(n.count), points(n.body)) for n in nodes if isinstance(n, Repeat)]
     return max((1, *sizes, *counts))
 
@@ -112,7 +121,8 @@ def taken(
     def node(given: Node) -> Node:
         if isinstance(given, Repeat):
             return replace(given, count=at(given.count), body=tuple(map(node, given.body)))
-        return replace(given, **{n: at(getattr(given, n)) for n in NUMBERS})
+        ends = tuple((n, at(part)) for n, part in given.ends)
+        return replace(given, ends=ends, **{n: at(getattr(given, n)) for n in NUMBERS})
 
     return tuple(map(node, nodes)), {n: at(count) for n, count in versions.items()}
 

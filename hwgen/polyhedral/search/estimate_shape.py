@@ -57,6 +57,9 @@ Cycles, Counts = NDArray[np.float64], NDArray[np.int64]
 Outer = frozenset[str]
 """A set of loops around something."""
 
+Ends = tuple[tuple[str, Cycles], ...]
+"""Loops, and how full a tile of the last iteration of each is."""
+
 
 class Cache:
     """What depends on the set of outer loops only, not on their order, for one grid."""
@@ -205,10 +208,7 @@ class Shape:
 
     def filled(self, moving: Iterable[str], depth: int) -> NDArray[np.float64]:
         """Of the tiles that the outermost `depth` loops cut, how full they are on average: the last
-        one of a loop may be shorter. `moving`: the loops that cut them. A host that issues in order
-        waits in a short tile for what it saves."""
-        if self.hardware.pipelined:
-            return np.ones(1)
+        one of a loop may be shorter. `moving`: the loops that cut them."""
         cut = frozenset(moving)
         loops = frozenset(n for n in self.loops[:depth] if inner_name(n) in cut)
 
@@ -222,35 +222,44 @@ class Shape:
 
         return self.cache.once(("filled", loops), made)
 
-    def last(self, moving: Iterable[str], depth: int) -> NDArray[np.float64]:
-        """The same of the last of those tiles alone."""
-        cut = frozenset(moving)
-        if self.hardware.pipelined or any(n not in self.match.count for n in self.loops):
-            return self.filled(cut, depth)
-        part = np.ones(1)
-        for name in self.loops[:depth]:
-            if name in cut:
-                tile = self.grid[name]
-                part = part * (self.match.count[name] - tile * (self.trips(frozenset((name,))) - 1))
-                part = part / tile
-        return part
+    def boxes(self, storage: str, depth: int) -> Cycles:
+        """How full boxes of a storage are on average that the outermost `depth` loops cut: those of
+        windows are not as short as what loops are cut into."""
+        coordinates, extents = self.match.coordinate[storage], self.extents(depth)
 
-    def boxes(self, storage: str, depth: int) -> tuple[Cycles, Cycles]:
-        """How full boxes of a storage are that the outermost `depth` loops cut, on average and the
-        last: those of windows are not as short as what loops are cut into."""
-
-        def full(part: Callable[[Iterable[str], int], Cycles]) -> Cycles:
-            total, extents = np.ones(1), self.extents(depth)
-            coordinates = self.match.coordinate[storage]
+        def made() -> Cycles:
+            part = {n: self.filled((n,), depth) for n in self.match.moving(storage)}
+            total = np.ones(1)
             for c, whole in zip(coordinates, box_extents(coordinates, extents), strict=True):
-                lacks = (abs(k) * extents[n] * (1 - part((n,), depth)) for n, k in c.terms)
+                lacks = (abs(k) * extents[n] * (1 - part[n]) for n, k in c.terms)
                 total = total * (1 - sum(lacks, np.zeros(1)) / whole)
             return total
 
-        def made() -> tuple[Cycles, Cycles]:
-            return full(self.filled), full(self.last)
-
         return self.cache.once(("boxes", storage, frozenset(self.loops[:depth])), made)
+
+    def ends(
+        self, moving: Iterable[str], extents: Grid, depth: int, cycles: Callable[[Grid], Cycles]
+    ) -> Ends:
+        """The part of its cycles that something takes in the last iteration of each of the
+        outermost `depth` loops that moves it; `extents`: how much of each loop it has in others."""
+        whole, found = cycles(extents), list[tuple[str, Cycles]]()
+        # What the units of a host that issues in order save in a short tile, they wait for it.
+        cut = () if self.levels or self.hardware.pipelined else moving
+        for n in sorted({*self.loops[:depth]}.intersection(cut)):
+            left = self.match.count[n] - self.grid[n] * (self.trips(frozenset((n,))) - 1)
+            short = cycles({**extents, n: np.minimum(extents[n], left)})
+            found.append((n, np.where(whole > 0, short / np.maximum(whole, 1), 1)))
+        return tuple(found)
+
+    def mean(self, part: Cycles) -> Cycles:
+        """How full tiles are on average, where it is not told how short each loop's last ones are
+        (`ends`)."""
+        return part if self.levels else np.ones(1)
+
+    @property
+    def levels(self) -> bool:
+        """Whether any loop is tiled twice."""
+        return any(n not in self.match.count for n in self.loops)
 
     def tails(self) -> NDArray[np.float64]:
         """How many loops have a tail, and how many are there because others are tiled twice."""

@@ -6,8 +6,9 @@ over the shape's points.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
@@ -15,10 +16,9 @@ from hwgen.polyhedral.match.call_shapes import call_cycles
 from hwgen.polyhedral.match.operations import Operation
 from hwgen.polyhedral.search.bank_share import bank_shares
 from hwgen.polyhedral.search.cost_tree import Array, Block
-from hwgen.polyhedral.search.estimate_shape import Counts, Grid, Shape, held_runs
+from hwgen.polyhedral.search.estimate_shape import Counts, Ends, Grid, Shape, held_runs
 from hwgen.polyhedral.search.host_queues import anchor_unit
-from hwgen.polyhedral.search.tiling import inner_name
-from hwgen.polyhedral.search.traffic import Rates, start_beats, transfer_cycles
+from hwgen.polyhedral.search.traffic import Rates, Transfer, start_beats, transfer_cycles
 from hwgen.spec.hardware import HardwareLoop
 from hwgen.spec.memory import WAYS
 
@@ -37,18 +37,21 @@ class Leaves:
     def transfer(self, o: Operation, storage: str, part: Grid | None = None) -> Block:
         """A load or a store of one box of a storage, or of a part that has so much of each loop."""
         shape, hardware = self.shape, self.shape.hardware
-        moving, depth = shape.match.moving(storage), shape.placement[storage]
-        filled, last = shape.boxes(storage, depth)
+        depth, moving = shape.placement[storage], shape.match.moving(storage)
+        filled = shape.mean(shape.boxes(storage, depth))
         if storage in shape.parts:
-            filled, last = (x * shape.fresh(storage) for x in (filled, last))
-        whole = shape.transfer(o, storage)
-        if part is not None:
-            whole = transfer_cycles(hardware, o, shape.match, part, storage)
-        _, beats, issued, written = (x * filled for x in whole)
+            filled = filled * shape.fresh(storage)
+
+        def whole(extents: Grid) -> Transfer:
+            return transfer_cycles(hardware, o, shape.match, extents, storage)
+
+        extents = shape.extents(depth) if part is None else part
+        ends = shape.ends(moving, extents, depth, lambda x: whole(x).cycles)
+        cycles, beats, issued, written = (x * filled for x in whole(extents))
         share = self.shares.get(storage, np.zeros(1))
         beside = o.intrinsic.unit != self.anchor and bool(np.any(share > 0))
         block = replace(
-            self._block(o, *self._shorter(whole.cycles, filled, last, moving, depth)),
+            self._block(o, cycles, ends),
             calls=np.maximum(1, issued),
             issuing=self._issuing(o, issued),
             held=self.anchor if beside else "",
@@ -71,19 +74,30 @@ class Leaves:
         iterations = np.ones(1)
         for n in o.loops:
             iterations = iterations * shape.match.count[n]
-        tiles = shape.tiles(o, depth)
+        extents, filled = shape.extents(depth), shape.filled(o.loops, depth)
+        tiles = shape.tiles(o, depth) * filled / shape.mean(filled)
+
+        def ends(cycles: Callable[[Grid], Array]) -> Ends:
+            return shape.ends(o.loops, extents, depth, cycles)
+
         if not o.intrinsic.software_loops and o.intrinsic.micro_kernel is None:
-            each = call_cycles(o, shape.match, shape.extents(depth))
-            full = shape.filled(o.loops, depth), shape.last(o.loops, depth)
-            block = self._block(o, *self._shorter(each, *full, o.loops, depth))
+
+            def called(extents: Grid) -> Array:
+                return call_cycles(o, shape.match, extents)
+
+            block = self._block(o, called(extents) * shape.mean(filled), ends(called))
         else:
             rates = Rates.of(o.intrinsic)
             rows = self._rows(o, depth)
             work = rates.per_iteration * iterations + self._held(o, rates.per_iteration * rows)
             calls = iterations / rows * o.intrinsic.instructions / tiles
             issuing = self._issuing(o, calls)
-            each = rates.fixed + np.maximum(work / tiles, issuing)
-            block = self._block(o, each, each)
+            each = np.maximum(work / tiles, issuing)
+
+            def made(of: Grid) -> Array:
+                return rates.fixed + each * prod(of[n] / extents[n] for n in o.loops)
+
+            block = self._block(o, made(extents), ends(made))
             if hardware.issue is not None and o.intrinsic.software_loops:
                 block = replace(block, calls=np.maximum(1, calls), issuing=issuing)
         beats = start_beats(hardware, o) * iterations / tiles if o.kind == "init" else np.zeros(1)
@@ -93,9 +107,9 @@ class Leaves:
         assert offchip is not None
         bus = hardware.bus_of(offchip)
         longer = np.maximum(block.cycles, beats + bus.read.latency_cycles)
-        return replace(block, cycles=longer, last=longer, bus=bus.name, beats=beats)
+        return replace(block, cycles=longer, bus=bus.name, beats=beats)
 
-    def _block(self, o: Operation, cycles: Array, last: Array) -> Block:
+    def _block(self, o: Operation, cycles: Array, ends: Ends) -> Block:
         """An operation's block, with the buffers that it touches."""
         shape = self.shape
         touched: dict[str, list[str]] = {"read": [], "write": []}
@@ -105,21 +119,7 @@ class Leaves:
                 for way in WAYS[operand.access]:
                     touched[way].append(storage)
         reads, writes = (tuple(dict.fromkeys(names)) for names in touched.values())
-        return Block(o.name, o.intrinsic.unit, cycles, last, reads, writes)
-
-    def _shorter(
-        self, whole: Array, filled: Array, last: Array, moving: Iterable[str], depth: int
-    ) -> tuple[Array, Array]:
-        """Cycles of a tile on average but for the last, and of the last: of a full one that those
-        of `depth` loops cut that are `moving`, `filled` on average, and of how full the `last` is.
-        """
-        shape, cut = self.shape, frozenset(moving)
-        tiles = shape.trips(frozenset(n for n in shape.loops[:depth] if inner_name(n) in cut))
-        mean, final = whole * filled, whole * last
-        if (tiles == 1).all() or (mean == final).all():
-            return mean, mean
-        others = (mean * tiles - final) / np.maximum(1, tiles - 1)
-        return np.where(tiles > 1, others, mean), np.where(tiles > 1, final, mean)
+        return Block(o.name, o.intrinsic.unit, cycles, reads, writes, ends=ends)
 
     def _issuing(self, o: Operation, calls: Array) -> Array:
         """Cycles in which a host issues calls."""

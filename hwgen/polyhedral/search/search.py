@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from textwrap import fill
 from time import perf_counter
 
@@ -27,6 +28,7 @@ from hwgen.polyhedral.search.objective import Objective
 from hwgen.polyhedral.search.space import (
     LAST_RESORT,
     Placed,
+    Restriction,
     Space,
     active_depth,
     choose_space,
@@ -47,6 +49,9 @@ THRIFTY = 64
 LOOKED_AT, PROMISING = 1 << 20, 32
 """Points of a space above which not all are costed, and how many of its orders and placements then
 are at all tile sizes: the best of all at few of these."""
+
+STEPS = 4
+"""Sizes of tiles that are looked at beside one that makes as many."""
 
 WIDTH = 100
 """Columns of the result's text."""
@@ -72,6 +77,9 @@ Cycles = NDArray[np.float64]
 Allows = Callable[[Match, Placed], bool]
 """Whether a match's tile loops may have an order, and its loads their places."""
 
+Tiles = tuple[tuple[str, int], ...]
+"""The size of each loop's tiles, in blocks."""
+
 Progress = Callable[[int, int], None]
 """Called with the steps done and all steps known so far."""
 
@@ -81,7 +89,8 @@ class Candidate:
     """A tiling with its estimated cycles, a lower bound on them (0: they are the estimate of a
     tiling beside it), and the beats on the bus that its loads are estimated to take. `moved`:
     off-chip bytes or energy, where these are looked for; `unseen`: of the cycles, those of caches,
-    which no simulation sees."""
+    which no simulation sees; `placed`: its order and placements, where all sizes were not looked
+    at."""
 
     tiling: Tiling
     cycles: float
@@ -89,6 +98,7 @@ class Candidate:
     beats: float = 0.0
     moved: float = 0.0
     unseen: float = 0.0
+    placed: Placed | None = None
 
     @property
     def rank(self) -> tuple[float, float]:
@@ -282,6 +292,7 @@ def search(
             state.cover(whole, smaller(Space(hardware, match, LAST_RESORT, given)))
     if not state.found:
         raise nothing_fits(hardware, matches, fixed or {}, workload)
+    state.look_closer()
     cheapest = _cheapest(state.found, keep)
     # Of candidates that nothing tells apart, one.
     near = {
@@ -298,14 +309,14 @@ def search(
 
 
 def _cheapest(found: Sequence[Candidate], keep: int) -> list[Candidate]:
-    """The cheapest schedules, of equals those found first; the same found more than once counts
-    as it was found first."""
+    """The cheapest schedules, of equals those found first; of the same found more than once, what
+    loads less deep inside loops of one iteration counts as it is cheapest."""
     matches = {id(c.tiling.match): c.tiling.match for c in found}
     texts = {key: str(match) for key, match in matches.items()}
     distinct: dict[object, Candidate] = {}
-    for c in found:
+    for c in sorted(found, key=lambda c: c.rank):
         distinct.setdefault((texts[id(c.tiling.match)], _key(c.tiling)), c)
-    return sorted(distinct.values(), key=lambda c: c.rank)[:keep]
+    return [*distinct.values()][:keep]
 
 
 def _key(tiling: Tiling) -> object:
@@ -375,6 +386,33 @@ class _Search:
         )
         return len(self.found) > before
 
+    def look_closer(self) -> None:
+        """Cost other sizes of tiles beside those of the cheapest: as many tiles of each loop, the
+        last of them shorter."""
+        shapes: dict[object, list[Candidate]] = {}
+        for c in _cheapest(self.found, self.keep):
+            if c.placed is not None:
+                loops, placement, parts = c.placed
+                key = id(c.tiling.match), loops, tuple(sorted(placement.items())), parts
+                shapes.setdefault(key, []).append(c)
+        for first, *others in shapes.values():
+            assert first.placed is not None
+            match, known = first.tiling.match, {c.tiling.tiles for c in (first, *others)}
+            sizes = {s for tiles in known for s in _beside(match, tiles)} - known
+            if not sizes or self.watch.costed:
+                continue
+            names = [n for n, _ in first.tiling.tiles]
+            columns = zip(*([k for _, k in row] for row in sorted(sizes)), strict=True)
+            grid = {n: np.array(c, np.int64) for n, c in zip(names, columns, strict=True)}
+            space = Space(self.hardware, match, Restriction())
+            for found, count in self._evaluate(space, grid, [first.placed]):
+                self.found += found
+                self.watch.spend(count)
+                slow = len(sizes) - count
+                self.result += SearchResult(
+                    (), points=len(sizes), evaluated=count, too_slow=slow, matches=0
+                )
+
     def cover_levels(self, space: Space) -> bool:
         """Evaluate tiles of two levels; whether any is feasible."""
         points, best, limit = 0, list[tuple[float, Callable[[], Candidate]]](), np.inf
@@ -407,11 +445,17 @@ class _Search:
         return points > 0
 
     def _candidate(
-        self, shape: Shape, found: Estimate, i: int, bound: float = 0.0, moved: float = 0.0
+        self,
+        shape: Shape,
+        found: Estimate,
+        i: int,
+        bound: float = 0.0,
+        moved: float = 0.0,
+        placed: Placed | None = None,
     ) -> Candidate:
         tiling = _tiling(shape, found.slots, i)
         numbers = (float(found.cycles[i]), bound, float(found.beats[i]), moved)
-        return Candidate(tiling, *numbers, float(found.unseen[i]))
+        return Candidate(tiling, *numbers, float(found.unseen[i]), placed)
 
     def _possible(self, space: Space, grid: Grid) -> bool:
         """Whether any point of a grid can be among the best."""
@@ -476,7 +520,9 @@ class _Search:
             best = self._best(cycles, moved)
             near = self._near(cycles, beats) if self.objective == "cycles" else best[:0]
             points = {
-                i: self._candidate(shape, made, i, float(floor[i]), float(moved[i]))
+                i: replace(
+                    self._candidate(shape, made, i, float(floor[i]), float(moved[i])), placed=placed
+                )
                 for i in map(int, (*best, *near))
                 if np.isfinite(cycles[i])
             }
@@ -503,6 +549,17 @@ class _Search:
         near = near[np.lexsort((cycles[near], beats[near]))]
         before = np.minimum.accumulate(np.concatenate(([np.inf], cycles[near])))[:-1]
         return near[cycles[near] < ALMOST * before][-THRIFTY:]
+
+
+def _beside(match: Match, tiles: Tiles) -> Iterator[Tiles]:
+    """Tile sizes that make as many tiles as some do."""
+    every: list[list[tuple[str, int]]] = []
+    for loop, size in tiles:
+        blocks = match.count[loop]
+        most = (blocks - 1) // (-(-blocks // size) - 1) if size < blocks else blocks
+        sizes = {size + (most - size) * n // STEPS for n in range(STEPS + 1)}
+        every.append([(loop, k) for k in sorted(sizes)])
+    yield from product(*every)
 
 
 def _cuts(whole: Space, space: Space) -> list[str]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hwgen.polyhedral.match.operations import Operation
-from hwgen.polyhedral.search.cost_tree import Array, Block, Counts, Machine, Node, Repeat
+from hwgen.polyhedral.search.cost_tree import ONE, Array, Block, Counts, Machine, Node, Repeat
 from hwgen.polyhedral.search.estimate_shape import Grid, Shape, box_extents
 from hwgen.polyhedral.search.host_queues import stored_in_parts
 from hwgen.polyhedral.search.leaf import Leaves
@@ -276,7 +277,7 @@ class ShapeTree:
         innermost = self._innermost
         body: tuple[Node, ...] = (*front[innermost], *back[innermost])
         mine: list[str] = []
-        named: dict[str, str] = {}
+        named: dict[str, Group] = {}
         fresh = self._fresh(innermost)
         for depth in reversed(range(innermost)):
             mine.insert(0, shape.loops[depth])
@@ -284,9 +285,10 @@ class ShapeTree:
             cut = front[depth] or back[depth] or own or depth in (0, shape.spatial)
             if not cut and self._still(depth) == self._still(depth - 1):
                 continue
-            name, count = " ".join(mine), shape.trips(frozenset(mine))
-            named |= dict.fromkeys(mine, name)
-            body = (*front[depth], Repeat(name, count, body, fresh), *back[depth])
+            group = Group(" ".join(mine), {n: shape.trips(frozenset((n,))) for n in mine})
+            named |= dict.fromkeys(mine, group)
+            loop = Repeat(group.name, shape.trips(frozenset(mine)), body, fresh)
+            body = (*front[depth], loop, *back[depth])
             mine, fresh = [], own
         return tuple(_in_groups(node, named) for node in body)
 
@@ -312,15 +314,39 @@ class ShapeTree:
 
 def _scaled(block: Block, share: Array) -> Block:
     """A part of a block."""
-    each = {n: getattr(block, n) * share for n in ("cycles", "last", "issuing", "beats", "written")}
+    each = {n: getattr(block, n) * share for n in ("cycles", "issuing", "beats", "written")}
     return replace(block, calls=np.maximum(1, block.calls * share), **each)
 
 
-def _in_groups(node: Node, named: Mapping[str, str]) -> Node:
-    """The same, blocks told in which iterations of joined loops they run."""
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Loops that nothing stands between, and their iterations."""
+
+    name: str
+    trips: Mapping[str, Counts]
+
+    def ends(self, block: Block) -> tuple[Array, Array]:
+        """What part of itself a block is in the last iteration of all loops, and on average in the
+        others."""
+        ends = {n: part for n, part in block.ends if n in self.trips}
+        last, every = prod(ends.values(), start=ONE), prod(self.trips.values(), start=ONE)
+        if len(self.trips) == 1:
+            return last, ONE
+        mean = prod((1 - (1 - part) / self.trips[n] for n, part in ends.items()), start=ONE)
+        return last, np.where(every > 1, (mean * every - last) / np.maximum(1, every - 1), ONE)
+
+
+def _in_groups(node: Node, named: Mapping[str, Group]) -> Node:
+    """The same, blocks told in which iterations of joined loops they run, and are shorter."""
     if isinstance(node, Repeat):
         return replace(node, body=tuple(_in_groups(n, named) for n in node.body))
     at: dict[str, int] = {}
     for name, number in node.at:
-        at[named[name]] = max(number, at.get(named[name], 0))
-    return replace(node, at=tuple(at.items()))
+        group = named[name].name
+        at[group] = max(number, at.get(group, 0))
+    made, ends = node, list[tuple[str, Array]]()
+    for group in {named[n].name: named[n] for n, _ in node.ends if n in named}.values():
+        last, others = group.ends(node)
+        made = _scaled(made, others)
+        ends.append((group.name, last / others))
+    return replace(made, at=tuple(at.items()), ends=tuple(ends))

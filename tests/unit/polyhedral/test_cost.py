@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hwgen.polyhedral.search.cost import cycles, least
-from hwgen.polyhedral.search.cost_tree import Array, Block, Counts, Machine, Node, Repeat, taken
+from hwgen.polyhedral.search.cost_tree import Array, Block, Counts, Machine, Node, Repeat, blocks, taken
 
 NO_HOST = Machine({})
 
@@ -26,7 +26,7 @@ def count(number: int) -> Counts:
 def block(name: str, unit: str, each: float, reads: str = "", writes: str = "") -> Block:
     """Buffers are letters."""
     time = one(each)
-    return Block(name, unit, time, time, tuple(reads), tuple(writes))
+    return Block(name, unit, time, tuple(reads), tuple(writes))
 
 
 def total(*nodes: Node, machine: Machine = NO_HOST, **versions: int) -> float:
@@ -80,11 +80,23 @@ def test_a_load_of_the_first_pass_is_done_once() -> None:
     assert total(outer, a=0) == 4 * 100 + 30 + 9 * 4 * 30
 
 
-def test_the_last_of_all_may_be_shorter() -> None:
-    work = Block("work", "c", one(30), one(10))
+def test_the_last_iteration_of_a_loop_may_be_shorter() -> None:
+    work = replace(block("work", "c", 30), ends=(("i", one(1 / 3)),))
     assert total(Repeat("i", count(9), (work,))) == 8 * 30 + 10
     nest = Repeat("o", count(3), (Repeat("i", count(9), (work,)),))
-    assert total(nest) == 26 * 30 + 10
+    assert total(nest) == pytest.approx(3 * (8 * 30 + 10))
+    both = replace(work, ends=(("o", one(1 / 2)), ("i", one(1 / 3))))
+    nest = Repeat("o", count(3), (Repeat("i", count(9), (both,)),))
+    assert total(nest) == pytest.approx(2.5 * (8 * 30 + 10))
+    assert least([nest], NO_HOST, {}).cycles[0] == pytest.approx(625)
+
+
+def test_what_waits_for_the_last_iteration_waits_less_where_that_is_short() -> None:
+    """Two tiles of seven and of one: all but the last is stored while units work."""
+    load, work, store = tiles(2, 70, 140, 70).body
+    short = [replace(x, ends=(("i", one(1 / 7)),)) for x in (load, work, store)]
+    assert total(tiles(2, 70, 140, 70), a=2, b=2) == 70 + 140 + 140 + 70
+    assert total(Repeat("i", count(2), tuple(short), ("a", "b")), a=2, b=2) == 70 + 140 + 70 + 10
 
 
 def test_a_bus_that_is_busy_for_longer_than_any_unit_decides() -> None:
@@ -115,9 +127,17 @@ def every(nodes: Sequence[Node]) -> Iterator[Block | str]:
         if isinstance(node, Block):
             yield node
             continue
-        for _ in range(int(node.count[0])):
+        for n in range(int(node.count[0])):
             yield from node.fresh
-            yield from every(node.body)
+            last = n == node.count[0] - 1
+            yield from every([_shorter(x, node.name) if last else x for x in node.body])
+
+
+def _shorter(node: Node, loop: str) -> Node:
+    """What a tree is in the last iteration of a loop."""
+    if isinstance(node, Repeat):
+        return replace(node, body=tuple(_shorter(x, loop) for x in node.body))
+    return replace(node, cycles=node.cycles * dict(node.ends).get(loop, one(1)))
 
 
 def walked(nodes: Sequence[Node], versions: dict[str, int]) -> float:
@@ -148,13 +168,23 @@ def drawn(draw: random.Random) -> tuple[tuple[Node, ...], dict[str, int]]:
     a, b, work, store = (float(draw.randint(1, 60)) for _ in range(4))
     inner = Repeat(
         "i",
-        count(draw.randint(1, 30)),
+        count(draw.randint(2, 30)),
         (block("b", "l", b, "", "b"), block("work", "c", work, "abc", "c")),
         ("b",),
     )
-    outer = (block("a", "l", a, "", "a"), inner, block("store", "s", store, "c"))
+    inner = replace(inner, body=tuple(_ending(draw, x, "o", "i") for x in blocks([inner])))
+    outer = (
+        _ending(draw, block("a", "l", a, "", "a"), "o"),
+        inner,
+        _ending(draw, block("store", "s", store, "c"), "o"),
+    )
     versions = {name: draw.randint(1, 3) for name in "abc"}
-    return (Repeat("o", count(draw.randint(1, 30)), outer, ("a", "c")),), versions
+    return (Repeat("o", count(draw.randint(2, 30)), outer, ("a", "c")),), versions
+
+
+def _ending(draw: random.Random, given: Block, *loops: str) -> Block:
+    """A block that is shorter in the last iterations of some loops."""
+    return replace(given, ends=tuple((n, one(draw.choice((1, 0.75, 0.25)))) for n in loops))
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -174,9 +204,10 @@ def test_a_point_costs_what_it_does_alone() -> None:
     )
     times = np.array([float(draw.randint(1, 50)) for _ in range(30)])
     versions = np.array([draw.randint(1, 3) for _ in range(30)], np.int64)
-    load = Block("load", "l", times, times, (), ("a",), shift=-1)
-    work = Block("work", "c", one(20), one(20), ("a",), ("b",))
-    store = Block("store", "l", one(15), one(15), ("b",))
+    parts = np.array([draw.choice((1, 0.5)) for _ in range(30)])
+    load = Block("load", "l", times, (), ("a",), shift=-1, ends=(("i", parts),))
+    work = Block("work", "c", one(20), ("a",), ("b",), ends=(("o", parts), ("i", parts)))
+    store = Block("store", "l", one(15), ("b",))
     nest = Repeat("i", inner, (load, work), ("a",))
     nodes = (load, Repeat("o", extents, (nest, store), ("b",)))
     held = {"a": np.maximum(versions, 2), "b": versions}
