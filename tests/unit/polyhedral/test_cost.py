@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 
 from hwgen.polyhedral.search.cost import cycles, least
-from hwgen.polyhedral.search.cost_tree import Array, Block, Counts, Machine, Node, Repeat, blocks, taken
+from hwgen.polyhedral.search.cost_tree import (
+    Array,
+    Block,
+    Counts,
+    Machine,
+    Node,
+    Repeat,
+    blocks,
+    taken,
+)
 
 NO_HOST = Machine({})
 
