@@ -32,8 +32,8 @@ def test_a_host_core(capsys: pytest.CaptureFixture[str]) -> None:
     costs = {c["cost"].removeprefix("instructions."): c for c in found["costs"]}
     for name, most in NEAR.items():
         assert costs[name]["proposed"] == pytest.approx(costs[name]["spec"], rel=most), name
-    loop = [costs[name]["proposed"] for name in ("memory", "address", "branch")]
-    assert sum(loop) == pytest.approx(3, rel=0.2)
+    loop = [costs[name] for name in ("memory", "address", "branch")]
+    assert sum(c["proposed"] or c["spec"] for c in loop) == pytest.approx(3, rel=0.2)
     own = [k for k in found["kernels"] if not k["held_out"]]
     assert len(own) > 140
     before, after = (mean(abs(k[n] / k["measured"] - 1) for k in own) for n in ("spec", "proposed"))
