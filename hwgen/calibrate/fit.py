@@ -81,7 +81,7 @@ def fitted(derivatives: Floats, start: Floats, measured: Floats) -> Fit:
             residual: Floats = wanted - own @ costs[free]
             weight: Floats = np.sqrt(OUTLIER / np.maximum(np.abs(residual), OUTLIER))
         errors = np.full(len(start), np.inf)
-        errors[free] = _errors(own * weight[:, None], weight * residual)
+        errors[free] = _errors(own, residual)
         share: Floats = errors[free] / np.maximum(costs[free], 1e-12)
         if not len(free) or share.max() <= UNDETERMINED:
             return Fit(costs, errors)
@@ -89,8 +89,11 @@ def fitted(derivatives: Floats, start: Floats, measured: Floats) -> Fit:
 
 
 def _errors(matrix: Floats, residual: Floats) -> Floats:
-    """Standard errors of a solution of least squares; huge where columns depend on each other."""
-    variance = float(residual @ residual) / (len(residual) - matrix.shape[1])
+    """Standard errors of a solution by Huber's loss (Huber 1981, 7.6); huge where columns depend on
+    each other."""
+    cut: Floats = np.maximum(np.minimum(residual, OUTLIER), -OUTLIER)
+    regular = np.count_nonzero(cut == residual) / len(residual)
+    variance = float(cut @ cut) / (len(residual) - matrix.shape[1]) / max(regular, 0.01) ** 2
     scale = np.linalg.norm(matrix, axis=0)  # Columns of one length, for the inverse.
     each = matrix / scale
     square: Floats = np.einsum("ki,kj->ij", each, each) + 1e-12 * np.eye(len(scale))

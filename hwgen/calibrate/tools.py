@@ -17,8 +17,11 @@ SECONDS = 600
 
 
 def output(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """A command, run to its end."""
-    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=SECONDS)
+    """A command, run to its end; one that cannot be started, or takes too long, has failed."""
+    try:
+        return subprocess.run(words, capture_output=True, text=True, check=False, timeout=SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return subprocess.CompletedProcess(words, 126, "", str(error))
 
 
 @dataclass(frozen=True)

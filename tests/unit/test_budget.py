@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "hwgen"
 BUDGET = {
     "": 905,
     "autoschedule": 2492,
-    "calibrate": 803,
+    "calibrate": 809,
     "cli": 5061,
     "codegen": 19313,
     "explore": 940,

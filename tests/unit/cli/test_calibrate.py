@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from hwgen.calibrate.tools import find_tools
 from hwgen.cli import main
+from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import have_compiler
 from tests.sampling import THOROUGH
 
@@ -90,6 +92,17 @@ def test_errors_are_in_the_object(capsys: Text) -> None:
     found = json.loads(capsys.readouterr().out)
     assert (found["command"], found["ok"]) == ("calibrate", False)
     assert found["errors"][0]["code"] == "H054"
+
+
+@WITH_COMPILER
+def test_a_program_of_another_machine(tmp_path: Path) -> None:
+    """Without a runner, nothing starts it."""
+    program = tmp_path / "program"
+    program.write_bytes(b"\x7fELF of another machine")
+    program.chmod(0o755)
+    with pytest.raises(HwgenError, match="H055") as caught:
+        find_tools([], [], [], emulated=False).run(program)
+    assert "format error" in caught.value.diagnostic.found
 
 
 @THOROUGH
