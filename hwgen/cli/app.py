@@ -8,6 +8,7 @@ import typer
 
 from hwgen import __version__
 from hwgen.cli import (
+    commands_calibrate,
     commands_compile,
     commands_explore,
     commands_files,
@@ -43,7 +44,10 @@ def root(
         raise typer.Exit
 
 
-_GROUPS = (commands_files, commands_kernels, commands_compile, commands_explore, commands_verify)
+_GROUPS = (
+    commands_files, commands_kernels, commands_compile, commands_explore, commands_verify,
+    commands_calibrate,
+)  # fmt: skip
 for _some in _GROUPS:
     app.registered_commands += _some.commands.registered_commands
 app.command("help", epilog=epilog("help H422", "help H4", "help tensorize", "help generate"))(on)

@@ -168,7 +168,7 @@ def object_bytes(
         _write(files, folder)
         done = _run([*compiler, *flags, *user_flags(), "-c", *sources], folder)
         if done.returncode != 0:
-            raise _refused(done, sources[0])
+            raise refused(done, sources[0])
         read = _run([reader, *(str(Path(s).with_suffix(".o")) for s in sources)], folder)
     rows = [line.split() for line in read.stdout.splitlines()[1:]]
     if read.returncode != 0 or len(rows) != len(sources):
@@ -245,13 +245,13 @@ def _compile(
     words = [*compiler, *flags, "-shared", "-fPIC", *sources, "-o", str(made), "-lm"]
     done = _run(words, folder)
     if done.returncode != 0:
-        raise _refused(done, name)
+        raise refused(done, name)
     with made.open("ab") as file:
         file.write(hashlib.sha256(made.read_bytes()).digest())
     return made
 
 
-def _refused(done: subprocess.CompletedProcess[str], name: str) -> HwgenError:
+def refused(done: subprocess.CompletedProcess[str], name: str) -> HwgenError:
     return HwgenError(
         "H704",
         "the C compiler refuses the file",

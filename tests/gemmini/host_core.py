@@ -33,6 +33,7 @@ __all__ = [
     "Retired", "can_count", "can_read_loops", "host_cycles", "innermost", "retired",
 ]  # fmt: skip
 
+DISASSEMBLER = "riscv64-linux-gnu-objdump"
 INCLUDES = (f"-I{HERE}/riscv",)
 
 
@@ -70,18 +71,31 @@ def retired(source: CSource) -> Retired:
     """Count one call of a kernel.
 
     Raises:
-        subprocess.CalledProcessError: the compiler's or the emulator's failure.
+        HwgenError: the compiler's or the emulator's failure.
     """
     inputs = {p.name: np.zeros(p.shape, STORAGE[p.dtype]) for p in source.inputs}
-    done = executed(source.c, source, inputs, INCLUDES)
     run = f"{source.function}_run"
-    macros = sum(
-        done.times.get(at, 0)
-        for at, text in done.instructions(run)
-        if text.startswith("add") and "zero," in text.split()[1]
-    )
+    with tempfile.TemporaryDirectory(prefix="hwgen-count-") as name:
+        done = executed(source.c, source, inputs, INCLUDES, Path(name))
+        macros = sum(
+            done.times.get(at, 0)
+            for at, text in _instructions(Path(name) / "program", run)
+            if text.startswith("add") and "zero," in text.split()[1]
+        )
     issuing = done.inside[run]
     return Retired(issuing, macros, sum(done.inside.values()) - issuing)
+
+
+def _instructions(program: Path, function: str) -> Iterator[tuple[int, str]]:
+    """Address and text of each instruction of a function."""
+    command = [DISASSEMBLER, "-d", str(program)]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    name = ""
+    for line in text.splitlines():
+        if found := re.match(r"[0-9a-f]+ <(.*)>:$", line):
+            name = found[1]
+        elif name == function and (found := re.match(r" *([0-9a-f]+):\t\S+ +\t(.*)", line)):
+            yield int(found[1], 16), found[2]
 
 
 def can_read_loops() -> bool:

@@ -31,7 +31,7 @@ def counted(compiled: Kernel) -> Iterator[Work]:
     """Code of the core, and the packing of images; what there is none of is left out.
 
     Raises:
-        subprocess.CalledProcessError: a compiler's or the emulator's failure.
+        HwgenError: a compiler's or the emulator's failure.
     """
     source = compiled.source
     code = sum(code.instructions for code in compiled.program.codes)

@@ -14,7 +14,8 @@ PACKAGE = Path(__file__).resolve().parents[2] / "hwgen"
 BUDGET = {
     "": 905,
     "autoschedule": 2492,
-    "cli": 4960,
+    "calibrate": 809,
+    "cli": 5061,
     "codegen": 19313,
     "explore": 940,
     "model": 10868,

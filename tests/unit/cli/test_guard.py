@@ -408,6 +408,6 @@ def test_files_that_are_no_specs_are_coded_errors(
 def test_the_application_is_complete() -> None:
     names = {c.name or getattr(c.callback, "__name__", "") for c in app.app.registered_commands}
     assert names == {
-        "check", "compile", "explain", "explore", "generate", "help", "init", "list", "schema",
-        "simulate", "verify",
+        "calibrate", "check", "compile", "explain", "explore", "generate", "help", "init", "list",
+        "schema", "simulate", "verify",
     }  # fmt: skip

@@ -12,9 +12,11 @@ import pytest
 
 from hwgen.cli import main
 from hwgen.cli.records import SHAPE
+from hwgen.model.c_compiler import have_compiler
 from hwgen.pipeline import compile_kernel
 from hwgen.spec.load import load_hardware, load_workload
 from tests.models import WITH_READER, small_network
+from tests.sampling import THOROUGH
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = ["--set", "M=2", "--set", "N=20", "--set", "K=40"]
@@ -22,6 +24,7 @@ KERNEL = ["--spec", "vta", "--workload", "gemm", *SMALL]
 LOOPS = ["--spec", "cpu_generic", "--workload", "gemm", *SMALL]
 
 COMMANDS = {
+    "calibrate": ["calibrate", "--spec", "cpu_generic", "--set", "CORES=1"],
     "check": ["check", "vta"],
     "generate": ["generate", *KERNEL],
     "generate, a processor": ["generate", *LOOPS],
@@ -36,8 +39,9 @@ COMMANDS = {
     "verify --workloads": ["verify", "--spec", "vta", "--workloads", "1", "--jobs", "1"],
 }
 
-MARKS = {"compile": WITH_READER}
-"""Of commands that need a package."""
+WITH_COMPILER = pytest.mark.skipif(not have_compiler(), reason="no C compiler")
+MARKS = {"compile": (WITH_READER,), "calibrate": (WITH_COMPILER, THOROUGH)}
+"""Of commands that need a package, or take long."""
 
 
 def printed(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, Any]:

@@ -1,0 +1,1 @@
+hwgen calibrate --spec npu_shared_buffer

@@ -1,0 +1,1 @@
+hwgen calibrate --spec gemmini --run qemu-of-my-core
