@@ -14,7 +14,7 @@ from hwgen.spec.expression import DTYPES, Expr, evaluate
 from hwgen.spec.hardware import Bus, HardwareSpec, Intrinsic, Operand
 from hwgen.spec.memory import BANK_CYCLES, Banks
 
-from .bank_cycles import Touched, banked_operands, served_cycles
+from .bank_cycles import banked_operands, served_cycles, touched_banks
 from .bus import Bursts, ReadBus, split_rows, write_cycles
 from .issuing import issuing_cycles
 from .periodicity import Use, Watched
@@ -187,13 +187,8 @@ class CycleCosts:
         operands = list(banked_operands(intrinsic, self.hardware))
         if not operands:
             return {}
-        each = 1 + len(extents)
-        touched: list[Touched] = []
-        for n, (operand, banks, span) in enumerate(operands, start=-len(operands)):
-            address, *strides = values[n * each : (n + 1) * each or None]
-            at = (operand.memory, banks, operand.access, address, tuple(strides), span)
-            touched.append(Touched(*at))
-        cycles = served_cycles(intrinsic.iterations_per_cycle, extents, tuple(touched))
+        touched = touched_banks(operands, values[-len(operands) * (1 + len(extents)) :])
+        cycles = served_cycles(intrinsic.iterations_per_cycle, extents, touched)
         return {BANK_CYCLES: cycles}
 
     def kernel_load(self, call: Call, kernel: MicroKernelDef, first: int) -> Operation:

@@ -16,11 +16,11 @@ from hwgen.spec.expression import Name
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 
+from .columns import Moved, off_chip_moves
 from .share import largest_share
 from .symbolic import Formula, nested, number, symbolic, value, whole, without
-from .tally import Count, Kind, Parameter, Parameters, tally
+from .tally import ONCE, Count, Kind, Parameter, Parameters, add, tally
 from .timing_result import TimingResult
-from .traffic import Moved
 from .turns import PROCESSOR
 
 
@@ -106,25 +106,21 @@ def cost_of(
     """
     parameters = Parameters({name for tree in trees for name in tree.loop})
     counts: dict[Kind, Count] = {}
-    moved: dict[Kind, Count] = {}
+    moved: list[tuple[Moved, Count]] = []
     exact, shared = True, False
     for part in program.parts:
         if isinstance(part, Code):
-            code = (Moved("", part.name, "", part.memory_bytes),) if part.memory_bytes else ()
-            once: dict[Kind, Count] = {Kind(PROCESSOR, part.name, part.cycles, moved=code): {(): 1}}
-            _add(counts, once)
-            _add(moved, once)
+            add(counts, {Kind(PROCESSOR, part.name, part.cycles): {(): 1}}, ONCE)
+            if part.memory_bytes:
+                moved.append((Moved("", part.name, "", part.memory_bytes), ONCE))
             continue
         mine = largest_share(part, hardware)
         found, known = tally(mine, hardware, parameters)
-        _add(counts, found)
+        add(counts, found, ONCE)
         exact = exact and known
-        if mine is not part:
-            # Bytes are those of all workers.
-            shared = True
-            found, known = tally(part, hardware, parameters)
-            exact = exact and known
-        _add(moved, found)
+        shared = shared or mine is not part
+        # Bytes are those of all workers.
+        moved += off_chip_moves(part, hardware, parameters)
     evaluated = _Evaluated(parameters.all)
     origins = _Origins(workload, trees)
     trips = tuple(Trips(p.name, p.trips, origins.of(p)) for p in parameters.all)
@@ -155,19 +151,11 @@ class _Evaluated:
 
     def sum(self, terms: Iterable[tuple[int, Count]]) -> tuple[Formula, int]:
         """So often each of the polynomials."""
-        total: Count = {}
+        total: dict[str, Count] = {"": {}}
         for factor, count in terms:
-            for monomial, n in count.items():
-                total[monomial] = total.get(monomial, 0) + n * factor
-        formula = nested({m: n for m, n in total.items() if n}, self._order)
+            add(total, {"": count}, {(): factor})
+        formula = nested(total[""], self._order)
         return formula, value(formula, self._trips)
-
-
-def _add(into: dict[Kind, Count], found: dict[Kind, Count]) -> None:
-    for kind, count in found.items():
-        sums = into.setdefault(kind, {})
-        for monomial, n in count.items():
-            sums[monomial] = sums.get(monomial, 0) + n
 
 
 def _cycles(counts: dict[Kind, Count], unit: str) -> list[tuple[int, Count]]:
@@ -207,12 +195,11 @@ def rule_of(kind: Kind) -> Formula:
 
 
 def _tensors(
-    moved: dict[Kind, Count], evaluated: _Evaluated, order: Sequence[str]
+    moved: Sequence[tuple[Moved, Count]], evaluated: _Evaluated, order: Sequence[str]
 ) -> tuple[TensorCost, ...]:
     terms: dict[tuple[str, str, str], list[tuple[int, Count]]] = {}
-    for kind, count in moved.items():
-        for one in kind.moved:
-            terms.setdefault(one[:3], []).append((one.bytes, count))
+    for one, count in moved:
+        terms.setdefault(one[:3], []).append((one.bytes, count))
     places = {name: n for n, name in enumerate(order)}
     keys = sorted(terms, key=lambda key: (places.get(key[1], len(places)), key))
     return tuple(TensorCost(*key, *evaluated.sum(terms[key])) for key in keys)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from hwgen.codegen.nodes import Call, Loop, nodes
+from hwgen.codegen.nodes import Call, Loop, Node, inner, nodes
 from hwgen.spec.expression import names
+from hwgen.spec.intervals import Interval
 
-from .counting import inner_ranges
-from .periodicity import Zone, watched_names, zones
+from .periodicity import Zone, interval, watched_names, zones
 
 if TYPE_CHECKING:
     from .stream import Stream
@@ -93,7 +93,7 @@ class LoopRunner:
         if known is None:
             ranges = {n: (values[s], values[s]) for n, s in self.stream.variables.items()}
             ranges[self.loop.variable] = (first, end - 1)
-            inner_ranges(self.loop.body, ranges)
+            _inner_ranges(self.loop.body, ranges)
             watched = [w for w in self.watched if not (settled and w.read in self.reads)]
             known = zones(watched, self.loop.variable, (first, end - 1), ranges)
             self.zones[key] = known
@@ -176,3 +176,16 @@ class LoopRunner:
                 return sorted(even, key=lambda state: state.iteration)[len(even) // 2]
         alike.append(self._now(v))
         return None
+
+
+def _inner_ranges(nodes: tuple[Node, ...], ranges: dict[str, Interval]) -> None:
+    """Add the ranges of the loops inside, over everything that the outer ranges allow."""
+    for node in nodes:
+        match node:
+            case Loop(variable, lower, upper, body):
+                low = interval(lower, ranges)[0]
+                high = interval(upper, ranges)[1] - 1
+                ranges[variable] = (low, max(low, high))
+                _inner_ranges(body, ranges)
+            case _:
+                _inner_ranges(inner(node), ranges)

@@ -20,10 +20,12 @@ from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError
 from hwgen.spec.hardware import HardwareSpec
 
-from .counting import count_calls, count_tokens, nested_calls
+from .columns import count_calls
 from .footprints import FootprintCosts, Instance, Space
 from .periodicity import Use
 from .stream import ISSUER, Operation, Stream
+from .tally import count_tokens
+from .touched import nested_calls
 from .waits import Heard
 
 CHECK_LIMIT = 200_000
@@ -77,7 +79,7 @@ def check_synchronisation(program: Program, hardware: HardwareSpec) -> SyncResul
         machine.check_end()
     if machine.race is not None:
         raise machine.race
-    total = machine.accepted if not stream.truncated else count_calls(program)
+    total = machine.accepted if not stream.truncated else count_calls(program, hardware)
     return SyncResult(machine.accepted, total, not stream.truncated)
 
 

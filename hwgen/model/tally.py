@@ -1,18 +1,34 @@
 """How often a program's operations run: polynomials over the trips of its loops.
 
-The stream that the timing model runs is walked once, without a clock. Of a loop's iterations those
-that repeat stand for what grows with its trips; the others, at its ends, are counted one by one.
+A program is walked once, without a clock. Of a loop's iterations those that repeat stand for what
+grows with its trips; the others, at its ends, are counted one by one. `tally` walks the stream that
+the timing model runs; `executed` only the calls, by the values of a few expressions, in whatever
+order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import product
 from math import prod
+from typing import TypeVar
 
-from hwgen.codegen.nodes import Call, Loop, Node
+from hwgen.codegen.nodes import (
+    Body,
+    Call,
+    If,
+    Loop,
+    Node,
+    Pop,
+    Push,
+    Signal,
+    Wait,
+    calls,
+    inner,
+    with_inner,
+)
 from hwgen.codegen.program import MicroKernelDef, Program
 from hwgen.spec.call_cycles import formula_names
 from hwgen.spec.expression import Expr, names
@@ -20,9 +36,8 @@ from hwgen.spec.hardware import HardwareSpec, Intrinsic
 
 from .costs import CycleCosts
 from .loop_runner import LoopRunner
-from .periodicity import Use, Zone
+from .periodicity import Use, Watched, Zone
 from .stream import ISSUER, Operation, Stream
-from .traffic import Moved, off_chip_bytes
 
 EXACT_OPERATIONS = 1 << 18
 """Operations that are sent one by one, where they do not repeat, before mean rates are taken."""
@@ -33,8 +48,12 @@ Monomial = tuple[str, ...]
 """Parameters that are multiplied, outermost loop first."""
 Count = dict[Monomial, int | Fraction]
 """A polynomial: the factor of each monomial."""
-Body = dict[int, Count]
-"""How often each kind of operation runs."""
+ONCE: Count = {(): 1}
+Counts = dict[tuple[int, ...], Count]
+"""How often what has each key runs."""
+Key = TypeVar("Key", bound=Hashable)
+Wanted = Callable[[Call], Sequence[Expr] | None]
+"""The expressions by whose values executions of a call are told apart; None: it is left out."""
 
 
 @dataclass(slots=True)
@@ -82,7 +101,7 @@ class Parameters:
 class Kind:
     """Operations that are alike. `cycles`: that each keeps its unit busy for, with its bus to
     itself. `rule`: the spec's formula of a call, `given` what it names and `runs` how many calls
-    are one operation. `moved`: off chip. `posts`: its writes are left to the bus's buffer."""
+    are one operation. `posts`: its writes are left to the bus's buffer."""
 
     unit: str
     name: str
@@ -90,7 +109,6 @@ class Kind:
     rule: Expr | None = None
     given: tuple[tuple[str, int], ...] = ()
     runs: int = 1
-    moved: tuple[Moved, ...] = ()
     posts: bool = False
 
 
@@ -121,8 +139,7 @@ class Kinds(CycleCosts):
         intrinsic = self.hardware.intrinsic[call.intrinsic]
         extents = values[: len(call.extents)] if not call.kernel else ()
         runs = prod(extents[: intrinsic.software_loops])
-        moved = off_chip_bytes(call, extents, self.program, self.hardware)
-        self._know(made, intrinsic.cycles, self._given, runs, moved)
+        self._know(made, intrinsic.cycles, self._given, runs)
         return made
 
     def kernel_load(self, call: Call, kernel: MicroKernelDef, first: int) -> Operation:
@@ -153,23 +170,21 @@ class Kinds(CycleCosts):
         rule: Expr | None = None,
         given: Mapping[str, int] | None = None,
         runs: int = 1,
-        moved: tuple[Moved, ...] = (),
     ) -> None:
         known = dict(given or {})
         if made.posts:
             known["transfer"] = self.alone(made) - made.cycles
         used = tuple((n, known[n]) for n in (names(rule) if rule is not None else ()))
         unit = self.hardware.units[made.unit].name
-        kind = Kind(unit, made.name, self.alone(made), rule, used, runs, moved, made.posts)
+        kind = Kind(unit, made.name, self.alone(made), rule, used, runs, made.posts)
         self._of[made.identity] = self._numbers.setdefault(kind, len(self._numbers))
 
 
 @dataclass(slots=True)
 class _Iteration:
-    """What an iteration did, the how manieth it is, and how many are like it, itself included."""
+    """What an iteration did, and how many are like it, itself included."""
 
-    body: Body
-    place: int
+    counts: Counts
     times: int = 1
 
 
@@ -178,13 +193,13 @@ class _Ledger:
     stream's own state repeats."""
 
     def __init__(self) -> None:
-        self.counts: Body = {}
+        self.counts: Counts = {}
         self._open: list[list[_Iteration]] = []
 
-    def add(self, number: int, once: bool) -> None:
-        """Count an operation of a kind; `once`: whatever the trips of the loops around it."""
-        body = self._open[-1][-1].body if self._open and not once else self.counts
-        count = body.setdefault(number, {})
+    def add(self, key: tuple[int, ...], *, once: bool = False) -> None:
+        """Count what has a key; `once`: whatever the trips of the loops around it."""
+        counts = self._open[-1][-1].counts if self._open and not once else self.counts
+        count = counts.setdefault(key, {})
         count[()] = count.get((), 0) + 1
 
     def enter(self) -> None:
@@ -193,15 +208,14 @@ class _Ledger:
 
     def begin(self) -> None:
         """The next of its iterations begins."""
-        done = self._open[-1]
-        done.append(_Iteration({}, sum(i.times for i in done)))
+        self._open[-1].append(_Iteration({}))
 
     def leave(self, parameter: str, first: int, zones: Sequence[Zone]) -> None:
         """It has ended, and began at `first`."""
         done = self._open.pop()
-        into = self._open[-1][-1].body if self._open else self.counts
-        for body, factor in _weighed(done, parameter, first, zones):
-            _add(into, body, factor)
+        into = self._open[-1][-1].counts if self._open else self.counts
+        for counts, factor in _weighed(done, parameter, first, zones):
+            add(into, counts, factor)
 
     # As a sink
 
@@ -231,56 +245,53 @@ class _Ledger:
 
 def _weighed(
     done: Sequence[_Iteration], parameter: str, first: int, zones: Sequence[Zone]
-) -> Iterator[tuple[Body, Count]]:
-    """The different bodies of a loop's iterations, and how often each runs.
+) -> Iterator[tuple[Counts, Count]]:
+    """What a loop's iterations did, and how often.
 
     Those of its longest zone that come back with the zone's period take what the trips leave.
     """
+    if not parameter:
+        yield from ((i.counts, {(): i.times}) for i in done)
+        return
     middle = len(zones) // 2
     longest = max(
         range(len(zones)), key=lambda n: (zones[n].end - zones[n].start, -abs(n - middle))
     )
     zone = zones[longest]
-    # A body as what it holds, to its number.
+    # Different counts as what they hold, to their number.
     known: dict[Hashable, int] = {}
-    bodies: list[Body] = []
+    different: list[Counts] = []
     times: list[int] = []
     inside: list[int] = []
-    last = 0
+    last, place = 0, first
     for iteration in done:
-        held = frozenset((n, frozenset(count.items())) for n, count in iteration.body.items())
-        number = known.setdefault(held, len(bodies))
-        if number == len(bodies):
-            bodies.append(iteration.body)
+        held = frozenset((n, frozenset(count.items())) for n, count in iteration.counts.items())
+        number = known.setdefault(held, len(different))
+        if number == len(different):
+            different.append(iteration.counts)
             times.append(0)
             inside.append(0)
         times[number] += iteration.times
-        if zone.start <= first + iteration.place < zone.end:
+        if zone.start <= place < zone.end:
             inside[number] += iteration.times
             last = number
-    if not parameter:
-        for body, n in zip(bodies, times, strict=True):
-            yield body, {(): n}
-        return
+        place += iteration.times
     size = zone.end - zone.start
     period = min(zone.period, size) or size
     share = [round(Fraction(n * period, size)) for n in inside]
     if not any(share):
         share[last] = 1
-    turn = sum(share)
-    turns = min(n // k for n, k in zip(times, share, strict=True) if k)
-    apart = sum(times) - turn * turns
-    for body, n, k in zip(bodies, times, share, strict=True):
-        each = Fraction(k, turn)
-        yield body, {(parameter,): each, (): n - k * turns - each * apart}
+    for counts, n, k in zip(different, times, share, strict=True):
+        each = Fraction(k, sum(share))
+        yield counts, {(parameter,): each, (): n - each * sum(times)}
 
 
-def _add(into: Body, body: Body, factor: Count) -> None:
-    """Add a body so often to another one."""
-    for number, count in body.items():
-        sums = into.setdefault(number, {})
-        for (inner, n), (outer, times) in product(count.items(), factor.items()):
-            monomial = tuple(sorted((*outer, *inner)))
+def add(into: dict[Key, Count], counts: Mapping[Key, Count], factor: Count) -> None:
+    """Add counts so often to other ones."""
+    for key, count in counts.items():
+        sums = into.setdefault(key, {})
+        for (inside, n), (outer, times) in product(count.items(), factor.items()):
+            monomial = tuple(sorted((*outer, *inside)))
             if total := sums.get(monomial, 0) + n * times:
                 sums[monomial] = total
             else:
@@ -290,42 +301,67 @@ def _add(into: Body, body: Body, factor: Count) -> None:
 class _Loop(LoopRunner):
     """A loop whose iterations are told apart."""
 
-    def __init__(self, tally: Tally, loop: Loop) -> None:
-        super().__init__(tally, loop)
-        self.tally = tally
-        self.body = [tally.ledger.begin, *self.body]
+    def __init__(self, walk: _Walk, loop: Loop) -> None:
+        super().__init__(walk, loop)
+        self.walk = walk
+        self.body = [walk.ledger.begin, *self.body]
 
     def run(self) -> None:
-        values, ledger = self.stream.values, self.tally.ledger
+        values, ledger = self.stream.values, self.walk.ledger
         first, end = self.lower(values), self.upper(values)
-        if first < end:
-            parameter = self.tally.parameters.of(self.loop.variable, first, end)
-            ledger.enter()
+        if first >= end:
+            return
+        parameter = self.walk.parameters.of(self.loop.variable, first, end)
+        zones = self._zones(first, end)
+        ledger.enter()
+        if self.stream.skip:
             super().run()
-            ledger.leave(parameter, first, self._zones(first, end))
+        else:
+            for zone in zones:
+                self._run_period(zone)
+        ledger.leave(parameter, first, zones)
+
+    def _run_period(self, zone: Zone) -> None:
+        """Run one period, for all of them: no iteration depends on the one before it."""
+        period = zone.period or zone.end - zone.start
+        for v in range(zone.start, min(zone.end, zone.start + period)):
+            self.stream.values[self.slot] = v
+            mark = self.walk.ledger.mark()
+            for part in self.body:
+                part()
+            self.walk.ledger.repeat(mark, (zone.end - v - 1) // period)
 
 
-class Tally(Stream):
-    """Walks a program of units once and counts its operations in `ledger`, by the numbers that
-    `kinds` gives them."""
+class _Walk(Stream):
+    """A stream that is counted in `ledger`."""
+
+    def __init__(
+        self, program: Program, costs: CycleCosts, parameters: Parameters, *,
+        skip: bool = False, budget: int = 0, limit: int = 1 << 62,
+    ) -> None:  # fmt: skip
+        self.ledger = _Ledger()
+        self.parameters = parameters
+        super().__init__(
+            program, costs.hardware, costs, self.ledger, skip=skip, budget=budget, limit=limit
+        )
+
+    def _compile(self, node: Node) -> Callable[[], None]:
+        return _Loop(self, node).run if isinstance(node, Loop) else super()._compile(node)
+
+
+class Tally(_Walk):
+    """Counts the operations of units, by the numbers that `kinds` gives them."""
 
     def __init__(
         self, kinds: Kinds, parameters: Parameters, *, budget: int = 0, limit: int = 1 << 62
     ) -> None:
-        self.ledger = _Ledger()
         self.kinds = kinds
-        self.parameters = parameters
-        super().__init__(
-            kinds.program, kinds.hardware, kinds, self.ledger, skip=True, budget=budget, limit=limit
-        )
+        super().__init__(kinds.program, kinds, parameters, skip=True, budget=budget, limit=limit)
 
     def call(self, base: Operation, where: tuple[int, ...], *, is_call: bool = True) -> None:
         super().call(base, where, is_call=is_call)
         if base.unit != ISSUER:
-            self.ledger.add(self.kinds.number(base), base.identity in self.kinds.once)
-
-    def _compile(self, node: Node) -> Callable[[], None]:
-        return _Loop(self, node).run if isinstance(node, Loop) else super()._compile(node)
+            self.ledger.add((self.kinds.number(base),), once=base.identity in self.kinds.once)
 
 
 def tally(
@@ -339,5 +375,108 @@ def tally(
         walk = Tally(kinds, parameters, budget=budget, limit=limit)
         walk.run()
         if not walk.truncated:
-            return {kinds.all[n]: count for n, count in walk.ledger.counts.items()}, walk.exact
+            return {kinds.all[n]: count for (n,), count in walk.ledger.counts.items()}, walk.exact
     raise AssertionError("the second walk has no limit")
+
+
+# Calls by themselves
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """Executions of a call in which what was asked for has the same `values`."""
+
+    call: Call
+    values: tuple[int, ...]
+    count: Count
+
+    @property
+    def times(self) -> int:
+        """How many, where nothing was made a parameter."""
+        return int(self.count[()])
+
+
+class _Values(CycleCosts):
+    """What is watched of a call: what is asked for."""
+
+    def __init__(self, program: Program, hardware: HardwareSpec, wanted: Wanted) -> None:
+        super().__init__(program, hardware)
+        self._wanted = wanted
+
+    def _new_watched(self, call: Call) -> tuple[Watched, ...]:
+        return tuple(Watched(e) for e in self._wanted(call) or ())
+
+
+class _Nodes(_Walk):
+    """Counts nodes by themselves: calls by the values of what is wanted of them; what is sent over
+    an edge, and what is taken."""
+
+    def __init__(
+        self,
+        program: Program,
+        hardware: HardwareSpec,
+        keep: Callable[[Node], bool],
+        wanted: Wanted,
+        parameters: Parameters,
+    ) -> None:
+        kept = replace(program, body=_kept(program.body, keep))
+        super().__init__(kept, _Values(program, hardware, wanted), parameters)
+        for node in self._root:
+            node()
+
+    def _compile(self, node: Node) -> Callable[[], None]:
+        add, values = self.ledger.add, self.values
+        match node:
+            case Call():
+                makers = [self.compile(w.expression) for w in self.costs.watched(node)]
+                return lambda: add((id(node), *[make(values) for make in makers]))
+            case Push(source, target) | Signal(source, target):
+                sent = self.edge(source, target), 1
+                return lambda: add(sent)
+            case Pop(source, target) | Wait(source, target):
+                taken = self.edge(source, target), 0
+                return lambda: add(taken)
+            case _:
+                return super()._compile(node)
+
+
+def _kept(nodes: Body, keep: Callable[[Node], bool]) -> Body:
+    """Some nodes, and the loops and conditions around them."""
+    found: list[Node] = []
+    for node in nodes:
+        if isinstance(node, Loop | If):
+            around = with_inner(node, lambda body: _kept(body, keep))
+            found += [around] if inner(around) else []
+        elif keep(node):
+            found.append(node)
+    return tuple(found)
+
+
+def executed(
+    program: Program, hardware: HardwareSpec, wanted: Wanted, parameters: Parameters | None = None
+) -> Iterator[Executed]:
+    """Executions of the calls of which something is wanted; always exact."""
+
+    def keep(node: Node) -> bool:
+        return isinstance(node, Call) and wanted(node) is not None
+
+    walk = _Nodes(program, hardware, keep, wanted, parameters or Parameters(()))
+    known = {id(call): call for call in calls(program.body)}
+    for (number, *values), count in walk.ledger.counts.items():
+        yield Executed(known[number], tuple(values), count)
+
+
+def count_tokens(
+    program: Program, hardware: HardwareSpec
+) -> dict[tuple[str, str], tuple[int, int]]:
+    """Pushes and pops, or signals and waits, by edge."""
+
+    def keep(node: Node) -> bool:
+        return isinstance(node, Push | Pop | Signal | Wait)
+
+    walk = _Nodes(program, hardware, keep, lambda _: None, Parameters(()))
+
+    def times(edge: int, sent: int) -> int:
+        return int(walk.ledger.counts.get((edge, sent), {}).get((), 0))
+
+    return {edge: (times(n, 1), times(n, 0)) for n, edge in enumerate(walk.edges)}

@@ -18,7 +18,7 @@ from hwgen.model.bound import lower_bound
 from hwgen.model.functional import run
 from hwgen.model.reference import run_reference
 from hwgen.model.timing import estimate_cycles
-from hwgen.model.traffic import off_chip_traffic
+from hwgen.model.columns import off_chip_traffic
 from hwgen.passes import phase
 from hwgen.passes.kernel import Kernel
 from hwgen.pipeline import SearchOptions, compile_kernel

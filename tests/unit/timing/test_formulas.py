@@ -22,7 +22,7 @@ from hwgen.model.cost_text import cost_text
 from hwgen.model.formulas import Cost, cost_of
 from hwgen.model.symbolic import Formula, shown, symbolic, value
 from hwgen.model.tally import Parameters, tally
-from hwgen.model.traffic import off_chip_traffic
+from hwgen.model.columns import off_chip_traffic
 from hwgen.passes.kernel import Kernel
 from hwgen.passes.scripting import compile_script
 from hwgen.pipeline import compile_workload
