@@ -9,7 +9,7 @@ from math import gcd, prod
 from hwgen.codegen.nodes import Call, CallOperand
 from hwgen.codegen.program import MicroKernelDef, Program
 from hwgen.errors import HwgenError
-from hwgen.spec.call_cycles import run_cycles
+from hwgen.spec.call_cycles import formula_names, run_cycles
 from hwgen.spec.expression import DTYPES, Expr, evaluate
 from hwgen.spec.hardware import Bus, HardwareSpec, Intrinsic, Operand
 from hwgen.spec.memory import BANK_CYCLES, Banks
@@ -51,6 +51,8 @@ class CycleCosts:
             t: n for n, t in enumerate(dict.fromkeys(i.tensor for i in program.images))
         }
         self._identity = 0
+        # What the formula of the last call was given.
+        self.given: Mapping[str, int] = {}
         # By the object, which the program keeps, and extents.
         self._issued: dict[tuple[int, tuple[int, ...]], int] = {}
         # By the object, which is kept with what was found.
@@ -109,7 +111,8 @@ class CycleCosts:
         names |= self._served(intrinsic, extents, values)
 
         def cycles_of(transfer: Mapping[str, int]) -> int:
-            return self._cycles(intrinsic, extents, steps, {**names, **transfer}, fresh)
+            self.given = formula_names(intrinsic, extents, {**names, **transfer})
+            return _whole(run_cycles(intrinsic, extents, steps, self.given, fresh=fresh))
 
         if operand is None:
             cycles = cycles_of({})
@@ -158,17 +161,6 @@ class CycleCosts:
         if key not in self._issued:
             self._issued[key] = issuing_cycles(call, extents, self.hardware)
         return self._issued[key]
-
-    def _cycles(
-        self,
-        intrinsic: Intrinsic,
-        extents: tuple[int, ...],
-        steps: tuple[int, ...],
-        names: Mapping[str, int],
-        fresh: bool,
-    ) -> int:
-        """Cycles of a call; `names`: what its formula may use beside the loops' extents."""
-        return _whole(run_cycles(intrinsic, extents, steps, names, fresh=fresh))
 
     def alone(self, operation: Operation) -> int:
         """Cycles that an operation keeps its unit busy for while nobody else is on its bus and all

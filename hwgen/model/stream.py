@@ -106,10 +106,14 @@ class Costs(Protocol):
         ...
 
 
-class Sink(Protocol):
-    """What executes the stream. All but the first allow it to skip repeating iterations."""
+class Receiver(Protocol):
+    """What executes the stream."""
 
     def accept(self, operation: Operation, where: tuple[int, ...]) -> None: ...
+
+
+class Sink(Receiver, Protocol):
+    """What executes it and lets it skip repeating iterations."""
 
     def signature(self, touched: Set[Use]) -> Hashable:
         """The state relative to now: equal signatures have equal futures, where it is steady and
@@ -157,9 +161,10 @@ class _LimitReachedError(Exception):
 class Stream:
     """Walks a program once. `variables`: loop variables in the order of `where`.
 
-    `skip`: let the sink skip repeating iterations. `budget`, if not 0: after so many operations,
-    iterations are skipped at the mean rate even where the state does not exactly repeat (`exact`
-    is false then). `limit`: stop there (`truncated`). `located`: tell the sink the loop variables.
+    `skip`: the sink, where it may skip repeating iterations. `budget`, if not 0: after so many
+    operations, iterations are skipped at the mean rate even where the state does not exactly
+    repeat (`exact` is false then). `limit`: stop there (`truncated`). `located`: tell the sink the
+    loop variables.
     `zones`: those that an earlier stream of the program found in its loops.
     """
 
@@ -168,9 +173,9 @@ class Stream:
         program: Program,
         hardware: HardwareSpec,
         costs: Costs,
-        sink: Sink,
+        sink: Receiver,
         *,
-        skip: bool = False,
+        skip: Sink | None = None,
         budget: int = 0,
         located: bool = False,
         limit: int = 1 << 62,
@@ -549,11 +554,11 @@ class Stream:
 
     # Skipping
 
-    def signature(self, touched: Set[Use]) -> Hashable:
+    def signature(self, sink: Sink, touched: Set[Use]) -> Hashable:
         """The sink's state and the stream's own."""
         last = self._last
         return (
-            self.sink.signature(touched),
+            sink.signature(touched),
             0 if last is None else last.kind,
             tuple(self._pops),
             tuple(self._next_signal),

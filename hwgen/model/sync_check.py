@@ -69,7 +69,7 @@ def check_synchronisation(program: Program, hardware: HardwareSpec) -> SyncResul
         return _in_turn(program, hardware)
     machine = Clocks(program, hardware)
     stream = Stream(
-        program, hardware, machine.costs, machine, skip=True, limit=CHECK_LIMIT, located=True
+        program, hardware, machine.costs, machine, skip=machine, limit=CHECK_LIMIT, located=True
     )
     machine.stream = stream
     stream.run()

@@ -8,7 +8,7 @@ order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import product
@@ -30,19 +30,18 @@ from hwgen.codegen.nodes import (
     with_inner,
 )
 from hwgen.codegen.program import MicroKernelDef, Program
-from hwgen.spec.call_cycles import formula_names
 from hwgen.spec.expression import Expr, names
-from hwgen.spec.hardware import HardwareSpec, Intrinsic
+from hwgen.spec.hardware import HardwareSpec
 
 from .costs import CycleCosts
 from .loop_runner import LoopRunner
-from .periodicity import Use, Watched, Zone
+from .periodicity import Watched, Zone
 from .stream import ISSUER, Operation, Stream
 
 EXACT_OPERATIONS = 1 << 18
 """Operations that are sent one by one, where they do not repeat, before mean rates are taken."""
-SAMPLED_OPERATIONS = 20_000
-"""The same, of a stream that is longer."""
+SAMPLED = 8
+"""Iterations of a loop of a stream that is longer, which stand for all that differ by alignment."""
 
 Monomial = tuple[str, ...]
 """Parameters that are multiplied, outermost loop first."""
@@ -119,7 +118,6 @@ class Kinds(CycleCosts):
         super().__init__(program, hardware)
         self._numbers: dict[Kind, int] = {}
         self._of: dict[int, int] = {}
-        self._given: Mapping[str, int] = {}
         # Micro-kernels are loaded before their first call.
         self.once: set[int] = set()
 
@@ -139,7 +137,7 @@ class Kinds(CycleCosts):
         intrinsic = self.hardware.intrinsic[call.intrinsic]
         extents = values[: len(call.extents)] if not call.kernel else ()
         runs = prod(extents[: intrinsic.software_loops])
-        self._know(made, intrinsic.cycles, self._given, runs)
+        self._know(made, intrinsic.cycles, self.given, runs)
         return made
 
     def kernel_load(self, call: Call, kernel: MicroKernelDef, first: int) -> Operation:
@@ -152,17 +150,6 @@ class Kinds(CycleCosts):
         self._know(made, micro.load_cycles, given)
         self.once.add(made.identity)
         return made
-
-    def _cycles(
-        self,
-        intrinsic: Intrinsic,
-        extents: tuple[int, ...],
-        steps: tuple[int, ...],
-        names: Mapping[str, int],
-        fresh: bool,
-    ) -> int:
-        self._given = formula_names(intrinsic, extents, names)
-        return super()._cycles(intrinsic, extents, steps, names, fresh)
 
     def _know(
         self,
@@ -189,8 +176,7 @@ class _Iteration:
 
 
 class _Ledger:
-    """What has run so far, loop by loop; a `Sink` that lets iterations be skipped as soon as the
-    stream's own state repeats."""
+    """What has run so far, loop by loop."""
 
     def __init__(self) -> None:
         self.counts: Counts = {}
@@ -217,30 +203,18 @@ class _Ledger:
         for counts, factor in _weighed(done, parameter, first, zones):
             add(into, counts, factor)
 
-    # As a sink
-
-    def accept(self, operation: Operation, where: tuple[int, ...]) -> None:
-        del operation, where
-
-    def signature(self, touched: Set[Use]) -> Hashable:
-        del touched
-        return ()
-
-    def settled(self, read: Use) -> bool:
-        del read
-        return False
-
-    def mark(self) -> object:
+    def mark(self) -> int:
+        """Where the next iteration of the innermost loop begins."""
         return len(self._open[-1])
 
-    def steady(self, mark: object) -> bool:
-        del mark
-        return True
-
-    def repeat(self, mark: object, times: int) -> None:
-        assert isinstance(mark, int)
+    def repeat(self, mark: int, times: int) -> None:
+        """Be as if what happened since `mark` had happened `times` more often."""
         for iteration in self._open[-1][mark:]:
             iteration.times += iteration.times * times
+
+    def accept(self, operation: Operation, where: tuple[int, ...]) -> None:
+        """Nothing: it was counted when it was sent."""
+        del operation, where
 
 
 def _weighed(
@@ -301,7 +275,7 @@ def add(into: dict[Key, Count], counts: Mapping[Key, Count], factor: Count) -> N
 class _Loop(LoopRunner):
     """A loop whose iterations are told apart."""
 
-    def __init__(self, walk: _Walk, loop: Loop) -> None:
+    def __init__(self, walk: Tally, loop: Loop) -> None:
         super().__init__(walk, loop)
         self.walk = walk
         self.body = [walk.ledger.begin, *self.body]
@@ -314,49 +288,63 @@ class _Loop(LoopRunner):
         parameter = self.walk.parameters.of(self.loop.variable, first, end)
         zones = self._zones(first, end)
         ledger.enter()
-        if self.stream.skip:
-            super().run()
-        else:
-            for zone in zones:
-                self._run_period(zone)
+        for zone in zones:
+            self._run_zone(zone)
         ledger.leave(parameter, first, zones)
 
-    def _run_period(self, zone: Zone) -> None:
-        """Run one period, for all of them: no iteration depends on the one before it."""
-        period = zone.period or zone.end - zone.start
-        for v in range(zone.start, min(zone.end, zone.start + period)):
-            self.stream.values[self.slot] = v
-            mark = self.walk.ledger.mark()
+    def _run_zone(self, zone: Zone) -> None:
+        """Run iterations until whole periods of them have left the stream as it was before: they
+        stand for the others."""
+        walk, v = self.walk, zone.start
+        period = zone.period or zone.end - v
+        sampled = zone.structure * -(-SAMPLED // max(1, zone.structure))
+        if walk.approximate and 0 < sampled < period:
+            period, walk.exact = sampled, False
+        seen: dict[Hashable, tuple[int, int]] = {}
+        while v < zone.end:
+            if (v - zone.start) % period == 0:
+                start, mark = seen.setdefault(walk.state, (v, walk.ledger.mark()))
+                times = (zone.end - v) // (v - start) if v > start else 0
+                walk.ledger.repeat(mark, times)
+                v += times * (v - start)
+                if v == zone.end:
+                    break
+            walk.values[self.slot] = v
             for part in self.body:
                 part()
-            self.walk.ledger.repeat(mark, (zone.end - v - 1) // period)
+            v += 1
 
 
-class _Walk(Stream):
-    """A stream that is counted in `ledger`."""
+class Tally(Stream):
+    """A stream whose operations are counted in `ledger`, by the numbers that `number` gives them.
+
+    `approximate`: a few iterations stand for others that differ by the alignment of their bursts.
+    """
 
     def __init__(
-        self, program: Program, costs: CycleCosts, parameters: Parameters, *,
-        skip: bool = False, budget: int = 0, limit: int = 1 << 62,
-    ) -> None:  # fmt: skip
+        self, program: Program, costs: CycleCosts, parameters: Parameters, *, limit: int = 1 << 62
+    ) -> None:
         self.ledger = _Ledger()
         self.parameters = parameters
-        super().__init__(
-            program, costs.hardware, costs, self.ledger, skip=skip, budget=budget, limit=limit
-        )
+        super().__init__(program, costs.hardware, costs, self.ledger, limit=limit)
+
+    @property
+    def state(self) -> Hashable:
+        """What it depends on where synchronisation is attached."""
+        last = self._last
+        sent = None if last is None else (last.unit, self._last_is_call, last.pushes)
+        return sent, tuple(self._pops)
 
     def _compile(self, node: Node) -> Callable[[], None]:
         return _Loop(self, node).run if isinstance(node, Loop) else super()._compile(node)
 
 
-class Tally(_Walk):
-    """Counts the operations of units, by the numbers that `kinds` gives them."""
+class _Operations(Tally):
+    """Counts the operations of units by their kinds."""
 
-    def __init__(
-        self, kinds: Kinds, parameters: Parameters, *, budget: int = 0, limit: int = 1 << 62
-    ) -> None:
+    def __init__(self, kinds: Kinds, parameters: Parameters, limit: int) -> None:
         self.kinds = kinds
-        super().__init__(kinds.program, kinds, parameters, skip=True, budget=budget, limit=limit)
+        super().__init__(kinds.program, kinds, parameters, limit=limit)
 
     def call(self, base: Operation, where: tuple[int, ...], *, is_call: bool = True) -> None:
         super().call(base, where, is_call=is_call)
@@ -370,9 +358,10 @@ def tally(
     """How often operations of each kind run, of a program that units run alone; and whether that is
     exact: of very many operations that do not repeat, kinds that differ by the alignment of their
     bursts alone share their calls at the rate of a part of them."""
-    for limit, budget in ((EXACT_OPERATIONS, 0), (1 << 62, SAMPLED_OPERATIONS)):
+    for limit in (EXACT_OPERATIONS, 1 << 62):
         kinds = Kinds(program, hardware)
-        walk = Tally(kinds, parameters, budget=budget, limit=limit)
+        walk = _Operations(kinds, parameters, limit)
+        walk.approximate = limit > EXACT_OPERATIONS
         walk.run()
         if not walk.truncated:
             return {kinds.all[n]: count for (n,), count in walk.ledger.counts.items()}, walk.exact
@@ -407,7 +396,7 @@ class _Values(CycleCosts):
         return tuple(Watched(e) for e in self._wanted(call) or ())
 
 
-class _Nodes(_Walk):
+class _Nodes(Tally):
     """Counts nodes by themselves: calls by the values of what is wanted of them; what is sent over
     an edge, and what is taken."""
 
