@@ -1,5 +1,7 @@
-"""What a program's calls add up to: bytes, iterations, energy, and cycles that banks cost. Columns of
-`tally.executed`, which runs nothing."""
+"""What a program's calls add up to: bytes, iterations, energy, and cycles that banks cost.
+
+Each is a column of one walk, `tally.executed`, which runs nothing.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
-from hwgen.codegen.nodes import Call, CallOperand
+from hwgen.codegen.nodes import Call, CallOperand, Push, Signal
 from hwgen.codegen.program import Program
+from hwgen.codegen.sync_nodes import Edge
 from hwgen.spec.call_cycles import repeats
 from hwgen.spec.expression import Binary, Const, Expr, evaluate
 from hwgen.spec.hardware import HardwareSpec
@@ -27,14 +30,30 @@ PARTS = 1_000_000
 
 def count_calls(program: Program, hardware: HardwareSpec) -> int:
     """Calls that a program executes."""
-    return sum(run.times for run in executed(program, hardware, lambda _: ()))
+    return sum(run.times for run in executed(program, hardware, Call, lambda _: ()))
+
+
+def count_tokens(
+    program: Program, hardware: HardwareSpec
+) -> dict[tuple[str, str], tuple[int, int]]:
+    """Pushes and pops, or signals and waits, by edge."""
+    found: Counter[tuple[str, str, bool]] = Counter()
+    for run in executed(program, hardware, Edge, lambda _: ()):
+        found[run.node.source, run.node.target, isinstance(run.node, Push | Signal)] += run.times
+    exchanged = hardware.tokens or hardware.events
+    edges = exchanged.edges if exchanged is not None else ()
+    return {(a, b): (found[a, b, True], found[a, b, False]) for a, b in edges}
+
+
+def _extents(call: Call) -> Sequence[Expr]:
+    return () if call.kernel else call.extents
 
 
 def intrinsic_iterations(program: Program, hardware: HardwareSpec) -> Counter[str]:
     """Iterations of the calls of each intrinsic."""
     found: Counter[str] = Counter()
-    for run in executed(program, hardware, lambda call: () if call.kernel else call.extents):
-        found[run.call.intrinsic] += iterations(run.call, program, run.values) * run.times
+    for run in executed(program, hardware, Call, _extents):
+        found[run.node.intrinsic] += iterations(run.node, program, run.values) * run.times
     return found
 
 
@@ -88,8 +107,8 @@ def off_chip_moves(
     def wanted(call: Call) -> Sequence[Expr] | None:
         return call.extents if any(o.buffer in program.image for o in call.operands) else None
 
-    for run in executed(program, hardware, wanted, parameters):
-        for moved in off_chip_bytes(run.call, run.values, program, hardware):
+    for run in executed(program, hardware, Call, wanted, parameters):
+        for moved in off_chip_bytes(run.node, run.values, program, hardware):
             yield moved, run.count
 
 
@@ -175,8 +194,8 @@ def program_energy(program: Program, hardware: HardwareSpec) -> Energy:
 
     touched: Counter[tuple[str, str]] = Counter()
     own: Counter[str] = Counter()
-    for run in executed(program, hardware, wanted):
-        call, intrinsic = run.call, hardware.intrinsic[run.call.intrinsic]
+    for run in executed(program, hardware, Call, wanted):
+        call, intrinsic = run.node, hardware.intrinsic[run.node.intrinsic]
         extents, rest = run.values[: len(call.extents)], run.values[len(call.extents) :]
         around = extents[: intrinsic.software_loops]
         runs = prod(around)
@@ -239,13 +258,13 @@ def shared_banks(program: Program, hardware: HardwareSpec) -> tuple[SharedBanks,
     users: dict[int, Call] = {}
     lost: Counter[tuple[int, str]] = Counter()
     calls: Counter[int] = Counter()
-    for run in executed(program, hardware, wanted):
-        intrinsic, site = hardware.intrinsic[run.call.intrinsic], run.call.site
-        extents, places = run.values[: len(run.call.extents)], run.values[len(run.call.extents) :]
+    for run in executed(program, hardware, Call, wanted):
+        intrinsic, site = hardware.intrinsic[run.node.intrinsic], run.node.site
+        extents, places = run.values[: len(run.node.extents)], run.values[len(run.node.extents) :]
         touched = touched_banks(banked[intrinsic.name], places)
         at_once = intrinsic.iterations_per_cycle
         least = -(-prod(extents) // at_once)
-        users[site] = run.call
+        users[site] = run.node
         calls[site] += run.times
         parts = {
             o.name: (one,) for (o, *_), one in zip(banked[intrinsic.name], touched, strict=True)

@@ -51,7 +51,7 @@ class CycleCosts:
             t: n for n, t in enumerate(dict.fromkeys(i.tensor for i in program.images))
         }
         self._identity = 0
-        # What the formula of the last call was given.
+        # What the formula of the last operation was given.
         self.given: Mapping[str, int] = {}
         # By the object, which the program keeps, and extents.
         self._issued: dict[tuple[int, tuple[int, ...]], int] = {}
@@ -195,7 +195,8 @@ class CycleCosts:
         unit = self._units[intrinsic.unit]
 
         def cycles_of(transfer: Mapping[str, int]) -> int:
-            return _whole(evaluate(micro.load_cycles, {**names, **transfer}))
+            self.given = {**names, **transfer}
+            return _whole(evaluate(micro.load_cycles, self.given))
 
         return self._read(micro.load_name, unit, call.site, cycles_of, bus, bursts)
 

@@ -127,10 +127,18 @@ def cost_of(
     return Cost(
         origins.sizes(trips),
         trips,
-        _calls(counts, evaluated, [u.unit for u in timing.units]),
+        tuple(
+            CallCost(k.unit, k.name, rule_of(k), k.given, k.cycles, *evaluated.sum([(1, count)]))
+            for unit in timing.units
+            for k, count in counts.items()
+            if k.unit == unit.unit
+        ),
         tuple(
             UnitCost(
-                u.unit, *evaluated.sum(_cycles(counts, u.unit)), u.busy, _posts(counts, u.unit)
+                u.unit,
+                *evaluated.sum((k.cycles, n) for k, n in counts.items() if k.unit == u.unit),
+                u.busy,
+                any(k.posts for k in counts if k.unit == u.unit),
             )
             for u in timing.units
         ),
@@ -156,30 +164,6 @@ class _Evaluated:
             add(total, {"": count}, {(): factor})
         formula = nested(total[""], self._order)
         return formula, value(formula, self._trips)
-
-
-def _cycles(counts: dict[Kind, Count], unit: str) -> list[tuple[int, Count]]:
-    return [(kind.cycles, count) for kind, count in counts.items() if kind.unit == unit]
-
-
-def _posts(counts: dict[Kind, Count], unit: str) -> bool:
-    return any(kind.posts for kind in counts if kind.unit == unit)
-
-
-def _calls(
-    counts: dict[Kind, Count], evaluated: _Evaluated, units: Sequence[str]
-) -> tuple[CallCost, ...]:
-    groups: dict[tuple[object, ...], list[tuple[Kind, Count]]] = {}
-    for kind, count in counts.items():
-        key = (kind.unit, kind.name, kind.cycles, kind.rule, kind.given, kind.runs)
-        groups.setdefault(key, []).append((kind, count))
-    found: list[CallCost] = []
-    for group in groups.values():
-        kind = group[0][0]
-        times, n = evaluated.sum((1, count) for _, count in group)
-        rule = rule_of(kind)
-        found.append(CallCost(kind.unit, kind.name, rule, kind.given, kind.cycles, times, n))
-    return tuple(sorted(found, key=lambda c: units.index(c.unit)))
 
 
 def rule_of(kind: Kind) -> Formula:

@@ -20,11 +20,10 @@ from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError
 from hwgen.spec.hardware import HardwareSpec
 
-from .columns import count_calls
+from .columns import count_calls, count_tokens
 from .footprints import FootprintCosts, Instance, Space
 from .periodicity import Use
 from .stream import ISSUER, Operation, Stream
-from .tally import count_tokens
 from .touched import nested_calls
 from .waits import Heard
 

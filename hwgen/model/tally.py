@@ -8,28 +8,15 @@ order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import product
-from math import prod
-from typing import TypeVar
+from typing import Generic, TypeVar
 
-from hwgen.codegen.nodes import (
-    Body,
-    Call,
-    If,
-    Loop,
-    Node,
-    Pop,
-    Push,
-    Signal,
-    Wait,
-    calls,
-    inner,
-    with_inner,
-)
+from hwgen.codegen.nodes import Body, Call, If, Loop, Node, inner, nodes, with_inner
 from hwgen.codegen.program import MicroKernelDef, Program
+from hwgen.codegen.sync_nodes import Edge
 from hwgen.spec.expression import Expr, names
 from hwgen.spec.hardware import HardwareSpec
 
@@ -51,8 +38,7 @@ ONCE: Count = {(): 1}
 Counts = dict[tuple[int, ...], Count]
 """How often what has each key runs."""
 Key = TypeVar("Key", bound=Hashable)
-Wanted = Callable[[Call], Sequence[Expr] | None]
-"""The expressions by whose values executions of a call are told apart; None: it is left out."""
+N = TypeVar("N", bound=Call | Edge)
 
 
 @dataclass(slots=True)
@@ -135,19 +121,14 @@ class Kinds(CycleCosts):
     def operation(self, call: Call, values: tuple[int, ...]) -> Operation:
         made = super().operation(call, values)
         intrinsic = self.hardware.intrinsic[call.intrinsic]
-        extents = values[: len(call.extents)] if not call.kernel else ()
-        runs = prod(extents[: intrinsic.software_loops])
-        self._know(made, intrinsic.cycles, self.given, runs)
+        self._know(made, intrinsic.cycles, self.given, made.instructions // intrinsic.instructions)
         return made
 
     def kernel_load(self, call: Call, kernel: MicroKernelDef, first: int) -> Operation:
         made = super().kernel_load(call, kernel, first)
         micro = self.hardware.intrinsic[call.intrinsic].micro_kernel
         assert micro is not None
-        assert made.bursts is not None
-        given = {"operations": kernel.operations, "bursts": made.bursts.count}
-        given |= {"beats": made.bursts.total_beats, "transfer": self.alone(made) - made.cycles}
-        self._know(made, micro.load_cycles, given)
+        self._know(made, micro.load_cycles, self.given)
         self.once.add(made.identity)
         return made
 
@@ -225,7 +206,8 @@ def _weighed(
     Those of its longest zone that come back with the zone's period take what the trips leave.
     """
     if not parameter:
-        yield from ((i.counts, {(): i.times}) for i in done)
+        for iteration in done:
+            yield iteration.counts, {(): iteration.times}
         return
     middle = len(zones) // 2
     longest = max(
@@ -368,14 +350,14 @@ def tally(
     raise AssertionError("the second walk has no limit")
 
 
-# Calls by themselves
+# Nodes by themselves
 
 
 @dataclass(frozen=True, slots=True)
-class Executed:
-    """Executions of a call in which what was asked for has the same `values`."""
+class Executed(Generic[N]):
+    """Executions of a node in which what is wanted of it has the same `values`."""
 
-    call: Call
+    node: N
     values: tuple[int, ...]
     count: Count
 
@@ -386,86 +368,63 @@ class Executed:
 
 
 class _Values(CycleCosts):
-    """What is watched of a call: what is asked for."""
+    """What is watched of a call: what is wanted."""
 
-    def __init__(self, program: Program, hardware: HardwareSpec, wanted: Wanted) -> None:
+    def __init__(
+        self, program: Program, hardware: HardwareSpec, wanted: Mapping[int, Sequence[Expr]]
+    ) -> None:
         super().__init__(program, hardware)
-        self._wanted = wanted
+        self.wanted = wanted
 
     def _new_watched(self, call: Call) -> tuple[Watched, ...]:
-        return tuple(Watched(e) for e in self._wanted(call) or ())
+        return tuple(Watched(e) for e in self.wanted[id(call)])
 
 
 class _Nodes(Tally):
-    """Counts nodes by themselves: calls by the values of what is wanted of them; what is sent over
-    an edge, and what is taken."""
+    """Counts nodes by the values of what is wanted of them, in whatever order they run."""
 
-    def __init__(
-        self,
-        program: Program,
-        hardware: HardwareSpec,
-        keep: Callable[[Node], bool],
-        wanted: Wanted,
-        parameters: Parameters,
-    ) -> None:
-        kept = replace(program, body=_kept(program.body, keep))
-        super().__init__(kept, _Values(program, hardware, wanted), parameters)
+    def __init__(self, program: Program, costs: _Values, parameters: Parameters) -> None:
+        self._wanted = costs.wanted
+        super().__init__(program, costs, parameters)
+
+    def _compile(self, node: Node) -> Callable[[], None]:
+        if isinstance(node, Loop | If):
+            return super()._compile(node)
+        add, values, number = self.ledger.add, self.values, id(node)
+        makers = [self.compile(e) for e in self._wanted[number]]
+        return lambda: add((number, *[make(values) for make in makers]))
+
+    def run(self) -> None:
         for node in self._root:
             node()
 
-    def _compile(self, node: Node) -> Callable[[], None]:
-        add, values = self.ledger.add, self.values
-        match node:
-            case Call():
-                makers = [self.compile(w.expression) for w in self.costs.watched(node)]
-                return lambda: add((id(node), *[make(values) for make in makers]))
-            case Push(source, target) | Signal(source, target):
-                sent = self.edge(source, target), 1
-                return lambda: add(sent)
-            case Pop(source, target) | Wait(source, target):
-                taken = self.edge(source, target), 0
-                return lambda: add(taken)
-            case _:
-                return super()._compile(node)
-
-
-def _kept(nodes: Body, keep: Callable[[Node], bool]) -> Body:
-    """Some nodes, and the loops and conditions around them."""
-    found: list[Node] = []
-    for node in nodes:
-        if isinstance(node, Loop | If):
-            around = with_inner(node, lambda body: _kept(body, keep))
-            found += [around] if inner(around) else []
-        elif keep(node):
-            found.append(node)
-    return tuple(found)
-
 
 def executed(
-    program: Program, hardware: HardwareSpec, wanted: Wanted, parameters: Parameters | None = None
-) -> Iterator[Executed]:
-    """Executions of the calls of which something is wanted; always exact."""
-
-    def keep(node: Node) -> bool:
-        return isinstance(node, Call) and wanted(node) is not None
-
-    walk = _Nodes(program, hardware, keep, wanted, parameters or Parameters(()))
-    known = {id(call): call for call in calls(program.body)}
+    program: Program,
+    hardware: HardwareSpec,
+    of: type[N],
+    wanted: Callable[[N], Sequence[Expr] | None],
+    parameters: Parameters | None = None,
+) -> Iterator[Executed[N]]:
+    """Executions of the nodes of a kind of which something is wanted, by its values; None: a node
+    is left out. Nothing is run, and all is exact."""
+    known: dict[int, N] = {}
+    found: dict[int, Sequence[Expr]] = {}
+    for node in nodes(program.body):
+        if isinstance(node, of) and (values := wanted(node)) is not None:
+            known[id(node)], found[id(node)] = node, values
+    kept = replace(program, body=_kept(program.body, found))
+    walk = _Nodes(kept, _Values(program, hardware, found), parameters or Parameters(()))
+    walk.run()
     for (number, *values), count in walk.ledger.counts.items():
         yield Executed(known[number], tuple(values), count)
 
 
-def count_tokens(
-    program: Program, hardware: HardwareSpec
-) -> dict[tuple[str, str], tuple[int, int]]:
-    """Pushes and pops, or signals and waits, by edge."""
-
-    def keep(node: Node) -> bool:
-        return isinstance(node, Push | Pop | Signal | Wait)
-
-    walk = _Nodes(program, hardware, keep, lambda _: None, Parameters(()))
-
-    def times(edge: int, sent: int) -> int:
-        return int(walk.ledger.counts.get((edge, sent), {}).get((), 0))
-
-    return {edge: (times(n, 1), times(n, 0)) for n, edge in enumerate(walk.edges)}
+def _kept(body: Body, wanted: Container[int]) -> Body:
+    """Nodes of which something is wanted, with the loops and conditions around them."""
+    found: list[Node] = []
+    for node in body:
+        around = with_inner(node, lambda inside: _kept(inside, wanted))
+        if inner(around) or id(node) in wanted:
+            found.append(around)
+    return tuple(found)

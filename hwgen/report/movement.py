@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from hwgen.codegen.nodes import Call
 from hwgen.codegen.program import Program
 from hwgen.model.bound import offchip_accesses
 from hwgen.model.columns import call_bytes
@@ -32,8 +33,8 @@ def memory_traffic(program: Program, hardware: HardwareSpec) -> tuple[MemoryTraf
     """
 
     found: Counter[tuple[str, str, str]] = Counter()
-    for run in executed(program, hardware, lambda call: () if call.kernel else call.extents):
-        for memory, tensor, way, size in call_bytes(run.call, run.values, program, hardware):
+    for run in executed(program, hardware, Call, lambda c: () if c.kernel else c.extents):
+        for memory, tensor, way, size in call_bytes(run.node, run.values, program, hardware):
             found[memory, tensor, way] += size * run.times
     pairs = {(memory, tensor) for memory, tensor, _ in found}
     order = [m.name for m in hardware.memories]
