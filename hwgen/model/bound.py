@@ -59,7 +59,7 @@ def lower_bound(program: Program, hardware: HardwareSpec) -> Bound:
     touched: dict[tuple[str | int, ...], int] = {}
     for (unit, buffer, kind), accesses in images.items():
         intrinsic = hardware.intrinsic[accesses[0].nested.call.intrinsic]
-        operand = intrinsic.operand(accesses[0].operand)
+        operand = intrinsic.operand(accesses[0].operand.name)
         bus, size = hardware.bus_of(operand), entry_bytes(operand)
         sites = (buffer, kind, *sorted(a.nested.call.site for a in accesses))
         if sites not in touched:
@@ -86,10 +86,10 @@ def offchip_accesses(
         operand = hardware.offchip_operand(intrinsic)
         if operand is None:
             continue
-        buffer = next(o.buffer for o in nested.call.operands if o.name == operand.name)
-        if program.image[buffer].role != "temporary":
+        given = next(o for o in nested.call.operands if o.name == operand.name)
+        if program.image[given.buffer].role != "temporary":
             span = call_span(intrinsic, operand, nested.call)
-            yield intrinsic.unit, buffer, operand, Access(nested, operand.name, span)
+            yield intrinsic.unit, given.buffer, operand, Access(nested, given, span)
 
 
 def cover_bound(match: Match, hardware: HardwareSpec) -> Bound:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
-from hwgen.codegen.nodes import Call, CallOperand, Push, Signal
+from hwgen.codegen.nodes import Call, Push, Signal
 from hwgen.codegen.program import Program
 from hwgen.codegen.sync_nodes import Edge
 from hwgen.spec.call_cycles import repeats
@@ -245,33 +245,27 @@ def shared_banks(program: Program, hardware: HardwareSpec) -> tuple[SharedBanks,
     """The calls that lose cycles since their own accesses meet in a bank, by site."""
     banked = {i.name: list(banked_operands(i, hardware)) for i in hardware.intrinsics}
 
-    def at(call: Call, name: str) -> CallOperand:
-        return next(o for o in call.operands if o.name == name)
-
     def wanted(call: Call) -> Sequence[Expr] | None:
-        found = list(call.extents)
+        found, given = list(call.extents), {o.name: o for o in call.operands}
         for operand, banks, _ in banked[call.intrinsic]:
-            given = at(call, operand.name)
-            found += [Binary("%", given.address, Const(banks.turn)), *given.strides]
+            place = given[operand.name]
+            found += [Binary("%", place.address, Const(banks.turn)), *place.strides]
         return found if banked[call.intrinsic] else None
 
     users: dict[int, Call] = {}
     lost: Counter[tuple[int, str]] = Counter()
     calls: Counter[int] = Counter()
     for run in executed(program, hardware, Call, wanted):
-        intrinsic, site = hardware.intrinsic[run.node.intrinsic], run.node.site
+        site, name = run.node.site, run.node.intrinsic
         extents, places = run.values[: len(run.node.extents)], run.values[len(run.node.extents) :]
-        touched = touched_banks(banked[intrinsic.name], places)
-        at_once = intrinsic.iterations_per_cycle
-        least = -(-prod(extents) // at_once)
+        touched = touched_banks(banked[name], places)
+        at_once = hardware.intrinsic[name].iterations_per_cycle
         users[site] = run.node
         calls[site] += run.times
-        parts = {
-            o.name: (one,) for (o, *_), one in zip(banked[intrinsic.name], touched, strict=True)
-        }
-        for name, some in {"": touched, **parts}.items():
-            cycles = served_cycles(at_once, extents, some)
-            lost[site, name] += (cycles - least) * run.times
+        alone = {o.name: (one,) for (o, *_), one in zip(banked[name], touched, strict=True)}
+        for operand, some in {"": touched, **alone}.items():
+            cycles = served_cycles(at_once, extents, some) - -(-prod(extents) // at_once)
+            lost[site, operand] += cycles * run.times
     result: list[SharedBanks] = []
     for site, call in sorted(users.items()):
         if lost[site, ""]:

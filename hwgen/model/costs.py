@@ -114,12 +114,14 @@ class CycleCosts:
             self.given = formula_names(intrinsic, extents, {**names, **transfer})
             return _whole(run_cycles(intrinsic, extents, steps, self.given, fresh=fresh))
 
-        if operand is None:
-            cycles = cycles_of({})
+        def off_bus() -> Operation:
             return Operation(
-                self._identity, unit, intrinsic.name, call.site, max(cycles, issuing),
+                self._identity, unit, intrinsic.name, call.site, max(cycles_of({}), issuing),
                 instructions=instructions, issuing=issuing,
             )  # fmt: skip
+
+        if operand is None:
+            return off_bus()
         bus = self.hardware.bus_of(operand)
         start = fixed + (call.fresh is not None)
         address, *strides = values[start : start + 1 + len(extents)]
@@ -141,11 +143,7 @@ class CycleCosts:
             )  # fmt: skip
         if operand.access == "write":
             names["transfer"] = write_cycles(bus.write, bursts)
-            cycles = cycles_of({})
-            return Operation(
-                self._identity, unit, intrinsic.name, call.site, max(cycles, issuing),
-                instructions=instructions, issuing=issuing,
-            )  # fmt: skip
+            return off_bus()
         # What is updated is written once it is read.
         updates = operand.access == "update"
         posts = updates and bus.write.posted_bursts > 0

@@ -114,56 +114,51 @@ def cost_of(
             if part.memory_bytes:
                 moved.append((Moved("", part.name, "", part.memory_bytes), ONCE))
             continue
-        mine = largest_share(part, hardware)
-        found, known = tally(mine, hardware, parameters)
+        share = largest_share(part, hardware)
+        found, known = tally(share, hardware, parameters)
         add(counts, found, ONCE)
         exact = exact and known
-        shared = shared or mine is not part
+        shared = shared or share is not part
         # Bytes are those of all workers.
         moved += off_chip_moves(part, hardware, parameters)
-    evaluated = _Evaluated(parameters.all)
+    numbers = {p.name: p.trips for p in parameters.all}
+
+    def summed(terms: Iterable[tuple[int, Count]]) -> tuple[Formula, int]:
+        """So often each of the polynomials, as a formula, and its number."""
+        total: dict[str, Count] = {"": {}}
+        for factor, count in terms:
+            add(total, {"": count}, {(): factor})
+        formula = nested(total[""], [*numbers])
+        return formula, value(formula, numbers)
+
+    calls: list[CallCost] = []
+    units: list[UnitCost] = []
+    for unit in timing.units:
+        mine = [(kind, count) for kind, count in counts.items() if kind.unit == unit.unit]
+        for k, count in mine:
+            times = summed([(1, count)])
+            calls.append(CallCost(k.unit, k.name, rule_of(k), k.given, k.cycles, *times))
+        cycles = summed((k.cycles, count) for k, count in mine)
+        units.append(UnitCost(unit.unit, *cycles, unit.busy, any(k.posts for k, _ in mine)))
+    terms: dict[tuple[str, str, str], list[tuple[int, Count]]] = {}
+    for one, count in moved:
+        terms.setdefault(one[:3], []).append((one.bytes, count))
+    order = [t.name for t in (*workload.inputs, *workload.outputs)]
+    places = {name: n for n, name in enumerate(order)}
+    keys = sorted(terms, key=lambda key: (places.get(key[1], len(places)), key))
     origins = _Origins(workload, trees)
     trips = tuple(Trips(p.name, p.trips, origins.of(p)) for p in parameters.all)
     return Cost(
         origins.sizes(trips),
         trips,
-        tuple(
-            CallCost(k.unit, k.name, rule_of(k), k.given, k.cycles, *evaluated.sum([(1, count)]))
-            for unit in timing.units
-            for k, count in counts.items()
-            if k.unit == unit.unit
-        ),
-        tuple(
-            UnitCost(
-                u.unit,
-                *evaluated.sum((k.cycles, n) for k, n in counts.items() if k.unit == u.unit),
-                u.busy,
-                any(k.posts for k in counts if k.unit == u.unit),
-            )
-            for u in timing.units
-        ),
-        _tensors(moved, evaluated, [t.name for t in (*workload.inputs, *workload.outputs)]),
+        tuple(calls),
+        tuple(units),
+        tuple(TensorCost(*key, *summed(terms[key])) for key in keys),
         timing.cycles,
         exact,
         timing.exact,
         shared,
     )
-
-
-class _Evaluated:
-    """Sums of polynomials as formulas, and their numbers."""
-
-    def __init__(self, parameters: Sequence[Parameter]) -> None:
-        self._order = [p.name for p in parameters]
-        self._trips = {p.name: p.trips for p in parameters}
-
-    def sum(self, terms: Iterable[tuple[int, Count]]) -> tuple[Formula, int]:
-        """So often each of the polynomials."""
-        total: dict[str, Count] = {"": {}}
-        for factor, count in terms:
-            add(total, {"": count}, {(): factor})
-        formula = nested(total[""], self._order)
-        return formula, value(formula, self._trips)
 
 
 def rule_of(kind: Kind) -> Formula:
@@ -176,17 +171,6 @@ def rule_of(kind: Kind) -> Formula:
     idle = without(each, OF_ALL_CALLS)
     run = whole(number(kind.runs) * idle + (each - idle)) if kind.runs > 1 else whole(each)
     return run + number(kind.cycles - value(run, dict(kind.given)))
-
-
-def _tensors(
-    moved: Sequence[tuple[Moved, Count]], evaluated: _Evaluated, order: Sequence[str]
-) -> tuple[TensorCost, ...]:
-    terms: dict[tuple[str, str, str], list[tuple[int, Count]]] = {}
-    for one, count in moved:
-        terms.setdefault(one[:3], []).append((one.bytes, count))
-    places = {name: n for n, name in enumerate(order)}
-    keys = sorted(terms, key=lambda key: (places.get(key[1], len(places)), key))
-    return tuple(TensorCost(*key, *evaluated.sum(terms[key])) for key in keys)
 
 
 class _Origins:

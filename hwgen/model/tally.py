@@ -156,50 +156,8 @@ class _Iteration:
     times: int = 1
 
 
-class _Ledger:
-    """What has run so far, loop by loop."""
-
-    def __init__(self) -> None:
-        self.counts: Counts = {}
-        self._open: list[list[_Iteration]] = []
-
-    def add(self, key: tuple[int, ...], *, once: bool = False) -> None:
-        """Count what has a key; `once`: whatever the trips of the loops around it."""
-        counts = self._open[-1][-1].counts if self._open and not once else self.counts
-        count = counts.setdefault(key, {})
-        count[()] = count.get((), 0) + 1
-
-    def enter(self) -> None:
-        """A loop begins."""
-        self._open.append([])
-
-    def begin(self) -> None:
-        """The next of its iterations begins."""
-        self._open[-1].append(_Iteration({}))
-
-    def leave(self, parameter: str, first: int, zones: Sequence[Zone]) -> None:
-        """It has ended, and began at `first`."""
-        done = self._open.pop()
-        into = self._open[-1][-1].counts if self._open else self.counts
-        for counts, factor in _weighed(done, parameter, first, zones):
-            add(into, counts, factor)
-
-    def mark(self) -> int:
-        """Where the next iteration of the innermost loop begins."""
-        return len(self._open[-1])
-
-    def repeat(self, mark: int, times: int) -> None:
-        """Be as if what happened since `mark` had happened `times` more often."""
-        for iteration in self._open[-1][mark:]:
-            iteration.times += iteration.times * times
-
-    def accept(self, operation: Operation, where: tuple[int, ...]) -> None:
-        """Nothing: it was counted when it was sent."""
-        del operation, where
-
-
 def _weighed(
-    done: Sequence[_Iteration], parameter: str, first: int, zones: Sequence[Zone]
+    done: Sequence[_Iteration], parameter: str, zones: Sequence[Zone]
 ) -> Iterator[tuple[Counts, Count]]:
     """What a loop's iterations did, and how often.
 
@@ -210,36 +168,27 @@ def _weighed(
             yield iteration.counts, {(): iteration.times}
         return
     middle = len(zones) // 2
-    longest = max(
-        range(len(zones)), key=lambda n: (zones[n].end - zones[n].start, -abs(n - middle))
-    )
-    zone = zones[longest]
-    # Different counts as what they hold, to their number.
-    known: dict[Hashable, int] = {}
-    different: list[Counts] = []
-    times: list[int] = []
-    inside: list[int] = []
-    last, place = 0, first
+    zone = max(zones, key=lambda z: (z.end - z.start, -abs(zones.index(z) - middle)))
+    # By what they did: that, how many iterations did it, and how many of the zone.
+    alike: dict[Hashable, tuple[Counts, int, int]] = {}
+    last: Hashable = None
+    place = zones[0].start
     for iteration in done:
         held = frozenset((n, frozenset(count.items())) for n, count in iteration.counts.items())
-        number = known.setdefault(held, len(different))
-        if number == len(different):
-            different.append(iteration.counts)
-            times.append(0)
-            inside.append(0)
-        times[number] += iteration.times
-        if zone.start <= place < zone.end:
-            inside[number] += iteration.times
-            last = number
+        inside = zone.start <= place < zone.end
+        counts, n, k = alike.get(held, (iteration.counts, 0, 0))
+        alike[held] = counts, n + iteration.times, k + iteration.times * inside
+        last = held if inside else last
         place += iteration.times
     size = zone.end - zone.start
     period = min(zone.period, size) or size
-    share = [round(Fraction(n * period, size)) for n in inside]
-    if not any(share):
+    share = {held: round(Fraction(k * period, size)) for held, (_, _, k) in alike.items()}
+    if not any(share.values()):
         share[last] = 1
-    for counts, n, k in zip(different, times, share, strict=True):
-        each = Fraction(k, sum(share))
-        yield counts, {(parameter,): each, (): n - each * sum(times)}
+    trips = place - zones[0].start
+    for held, (counts, n, _) in alike.items():
+        each = Fraction(share[held], sum(share.values()))
+        yield counts, {(parameter,): each, (): n - each * trips}
 
 
 def add(into: dict[Key, Count], counts: Mapping[Key, Count], factor: Count) -> None:
@@ -260,21 +209,21 @@ class _Loop(LoopRunner):
     def __init__(self, walk: Tally, loop: Loop) -> None:
         super().__init__(walk, loop)
         self.walk = walk
-        self.body = [walk.ledger.begin, *self.body]
 
     def run(self) -> None:
-        values, ledger = self.stream.values, self.walk.ledger
+        values, walk = self.stream.values, self.walk
         first, end = self.lower(values), self.upper(values)
         if first >= end:
             return
-        parameter = self.walk.parameters.of(self.loop.variable, first, end)
-        zones = self._zones(first, end)
-        ledger.enter()
+        parameter = walk.parameters.of(self.loop.variable, first, end)
+        zones, done, outside = self._zones(first, end), list[_Iteration](), walk.here
         for zone in zones:
-            self._run_zone(zone)
-        ledger.leave(parameter, first, zones)
+            self._run_zone(zone, done)
+        walk.here = outside
+        for counts, factor in _weighed(done, parameter, zones):
+            add(outside, counts, factor)
 
-    def _run_zone(self, zone: Zone) -> None:
+    def _run_zone(self, zone: Zone, done: list[_Iteration]) -> None:
         """Run iterations until whole periods of them have left the stream as it was before: they
         stand for the others."""
         walk, v = self.walk, zone.start
@@ -285,12 +234,15 @@ class _Loop(LoopRunner):
         seen: dict[Hashable, tuple[int, int]] = {}
         while v < zone.end:
             if (v - zone.start) % period == 0:
-                start, mark = seen.setdefault(walk.state, (v, walk.ledger.mark()))
+                start, mark = seen.setdefault(walk.state, (v, len(done)))
                 times = (zone.end - v) // (v - start) if v > start else 0
-                walk.ledger.repeat(mark, times)
+                for iteration in done[mark:]:
+                    iteration.times *= 1 + times
                 v += times * (v - start)
                 if v == zone.end:
                     break
+            done.append(_Iteration({}))
+            walk.here = done[-1].counts
             walk.values[self.slot] = v
             for part in self.body:
                 part()
@@ -298,17 +250,18 @@ class _Loop(LoopRunner):
 
 
 class Tally(Stream):
-    """A stream whose operations are counted in `ledger`, by the numbers that `number` gives them.
+    """A stream that is counted, in `counts`, and loop by loop in those that are `here`.
 
     `approximate`: a few iterations stand for others that differ by the alignment of their bursts.
     """
 
     def __init__(
-        self, program: Program, costs: CycleCosts, parameters: Parameters, *, limit: int = 1 << 62
+        self, program: Program, costs: CycleCosts, parameters: Parameters, limit: int = 1 << 62
     ) -> None:
-        self.ledger = _Ledger()
+        self.counts: Counts = {}
+        self.here = self.counts
         self.parameters = parameters
-        super().__init__(program, costs.hardware, costs, self.ledger, limit=limit)
+        super().__init__(program, costs.hardware, costs, self, limit=limit)
 
     @property
     def state(self) -> Hashable:
@@ -316,6 +269,15 @@ class Tally(Stream):
         last = self._last
         sent = None if last is None else (last.unit, self._last_is_call, last.pushes)
         return sent, tuple(self._pops)
+
+    def count(self, into: Counts, key: tuple[int, ...]) -> None:
+        """Count one more of a key."""
+        count = into.setdefault(key, {})
+        count[()] = count.get((), 0) + 1
+
+    def accept(self, operation: Operation, where: tuple[int, ...]) -> None:
+        """Nothing: it was counted when it was sent."""
+        del operation, where
 
     def _compile(self, node: Node) -> Callable[[], None]:
         return _Loop(self, node).run if isinstance(node, Loop) else super()._compile(node)
@@ -326,12 +288,13 @@ class _Operations(Tally):
 
     def __init__(self, kinds: Kinds, parameters: Parameters, limit: int) -> None:
         self.kinds = kinds
-        super().__init__(kinds.program, kinds, parameters, limit=limit)
+        super().__init__(kinds.program, kinds, parameters, limit)
 
     def call(self, base: Operation, where: tuple[int, ...], *, is_call: bool = True) -> None:
         super().call(base, where, is_call=is_call)
         if base.unit != ISSUER:
-            self.ledger.add((self.kinds.number(base),), once=base.identity in self.kinds.once)
+            into = self.counts if base.identity in self.kinds.once else self.here
+            self.count(into, (self.kinds.number(base),))
 
 
 def tally(
@@ -346,7 +309,7 @@ def tally(
         walk.approximate = limit > EXACT_OPERATIONS
         walk.run()
         if not walk.truncated:
-            return {kinds.all[n]: count for (n,), count in walk.ledger.counts.items()}, walk.exact
+            return {kinds.all[n]: count for (n,), count in walk.counts.items()}, walk.exact
     raise AssertionError("the second walk has no limit")
 
 
@@ -390,9 +353,9 @@ class _Nodes(Tally):
     def _compile(self, node: Node) -> Callable[[], None]:
         if isinstance(node, Loop | If):
             return super()._compile(node)
-        add, values, number = self.ledger.add, self.values, id(node)
+        values, number = self.values, id(node)
         makers = [self.compile(e) for e in self._wanted[number]]
-        return lambda: add((number, *[make(values) for make in makers]))
+        return lambda: self.count(self.here, (number, *[make(values) for make in makers]))
 
     def run(self) -> None:
         for node in self._root:
@@ -416,7 +379,7 @@ def executed(
     kept = replace(program, body=_kept(program.body, found))
     walk = _Nodes(kept, _Values(program, hardware, found), parameters or Parameters(()))
     walk.run()
-    for (number, *values), count in walk.ledger.counts.items():
+    for (number, *values), count in walk.counts.items():
         yield Executed(known[number], tuple(values), count)
 
 

@@ -9,9 +9,9 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from hwgen.codegen.nodes import Call, If, Loop, Node, OfCode, Sync
+from hwgen.codegen.nodes import Call, CallOperand, If, Loop, Node, OfCode, Sync
 from hwgen.spec.affine import affine
-from hwgen.spec.expression import Binary, Const, Expr, Name, names
+from hwgen.spec.expression import Binary, Expr, Name, names
 from hwgen.spec.intervals import Interval
 
 from .integers import evaluate_rows
@@ -58,7 +58,7 @@ class Access:
     """An operand of a call; `span`: entries that it touches at once, one after the other."""
 
     nested: NestedCall
-    operand: str
+    operand: CallOperand
     span: int = 1
 
 
@@ -85,8 +85,7 @@ def touched_entries(accesses: list[Access], entries: int) -> int:
 
 def _spans(access: Access) -> tuple[Rows, Rows] | None:
     """Starts and ends of the dense runs of an access, or None where there are too many."""
-    nested, call = access.nested, access.nested.call
-    operand = next(o for o in call.operands if o.name == access.operand)
+    nested, call, operand = access.nested, access.nested.call, access.operand
     ranges: dict[str, Interval] = {}
     conditions = list(nested.conditions)
     for loop in nested.loops:
@@ -94,8 +93,9 @@ def _spans(access: Access) -> tuple[Rows, Rows] | None:
         high = interval(loop.upper, ranges)
         ranges[loop.variable] = (low[0], max(low[0], high[1] - 1))
         if low[0] != low[1] or high[0] != high[1]:
-            variable = Binary("-", loop.upper, loop.lower)
-            conditions += [(Binary(">", variable, Const(0)), True), *_inside(loop)]
+            variable = Name(loop.variable)
+            conditions.append((Binary(">=", variable, loop.lower), True))
+            conditions.append((Binary("<", variable, loop.upper), True))
     relevant = {n for e in (operand.address, *operand.strides, *call.extents) for n in names(e)}
     deciding = {n for e, _ in conditions for n in names(e)} - relevant
     axes: dict[str, Rows] = {}
@@ -141,14 +141,6 @@ def _spans(access: Access) -> tuple[Rows, Rows] | None:
     return starts, starts + width
 
 
-def _inside(loop: Loop) -> list[tuple[Expr, bool]]:
-    variable = Name(loop.variable)
-    return [
-        (Binary(">=", variable, loop.lower), True),
-        (Binary("<", variable, loop.upper), True),
-    ]
-
-
 def _dense_entries(access: Access) -> tuple[int, bool]:
     """Entries that the access is sure to cover, from its strides alone, and whether that is all.
 
@@ -163,8 +155,7 @@ def _dense_entries(access: Access) -> tuple[int, bool]:
 
 def _strided_entries(access: Access, short: int) -> tuple[int, bool]:
     """The same without the last `short` iterations of each loop, where tails may be smaller."""
-    nested, call = access.nested, access.nested.call
-    operand = next(o for o in call.operands if o.name == access.operand)
+    nested, call, operand = access.nested, access.nested.call, access.operand
     linear = affine(operand.address)
     if linear is None:
         return 0, False
