@@ -8,13 +8,13 @@ order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import product
 from typing import Generic, TypeVar
 
-from hwgen.codegen.nodes import Body, Call, If, Loop, Node, inner, nodes, with_inner
+from hwgen.codegen.nodes import Body, Call, If, Loop, Node, inner, with_inner
 from hwgen.codegen.program import MicroKernelDef, Program
 from hwgen.codegen.sync_nodes import Edge
 from hwgen.spec.expression import Expr, names
@@ -373,21 +373,19 @@ def executed(
     is left out. Nothing is run, and all is exact."""
     known: dict[int, N] = {}
     found: dict[int, Sequence[Expr]] = {}
-    for node in nodes(program.body):
-        if isinstance(node, of) and (values := wanted(node)) is not None:
-            known[id(node)], found[id(node)] = node, values
-    kept = replace(program, body=_kept(program.body, found))
-    walk = _Nodes(kept, _Values(program, hardware, found), parameters or Parameters(()))
+
+    def kept(body: Body) -> Body:
+        some: list[Node] = []
+        for node in body:
+            around = with_inner(node, kept)
+            if isinstance(node, of) and (values := wanted(node)) is not None:
+                known[id(node)], found[id(node)] = node, values
+            if inner(around) or id(node) in found:
+                some.append(around)
+        return tuple(some)
+
+    part = replace(program, body=kept(program.body))
+    walk = _Nodes(part, _Values(program, hardware, found), parameters or Parameters(()))
     walk.run()
     for (number, *values), count in walk.counts.items():
         yield Executed(known[number], tuple(values), count)
-
-
-def _kept(body: Body, wanted: Container[int]) -> Body:
-    """Nodes of which something is wanted, with the loops and conditions around them."""
-    found: list[Node] = []
-    for node in body:
-        around = with_inner(node, lambda inside: _kept(inside, wanted))
-        if inner(around) or id(node) in wanted:
-            found.append(around)
-    return tuple(found)
