@@ -45,14 +45,10 @@ def count_tokens(
     return {(a, b): (found[a, b, True], found[a, b, False]) for a, b in edges}
 
 
-def _extents(call: Call) -> Sequence[Expr]:
-    return () if call.kernel else call.extents
-
-
 def intrinsic_iterations(program: Program, hardware: HardwareSpec) -> Counter[str]:
     """Iterations of the calls of each intrinsic."""
     found: Counter[str] = Counter()
-    for run in executed(program, hardware, Call, _extents):
+    for run in executed(program, hardware, Call, lambda c: () if c.kernel else c.extents):
         found[run.node.intrinsic] += iterations(run.node, program, run.values) * run.times
     return found
 
@@ -271,9 +267,6 @@ def shared_banks(program: Program, hardware: HardwareSpec) -> tuple[SharedBanks,
         if lost[site, ""]:
             operands = [o for o, *_ in banked[call.intrinsic]]
             worst = max(operands, key=lambda o: lost[site, o.name])
-            result.append(
-                SharedBanks(
-                    call.intrinsic, site, worst.name, worst.memory, calls[site], lost[site, ""]
-                )
-            )
+            where = call.intrinsic, site, worst.name, worst.memory
+            result.append(SharedBanks(*where, calls[site], lost[site, ""]))
     return tuple(result)

@@ -55,15 +55,8 @@ class CycleCosts:
         self.given: Mapping[str, int] = {}
         # By the object, which the program keeps, and extents.
         self._issued: dict[tuple[int, tuple[int, ...]], int] = {}
-        # By the object, which is kept with what was found.
-        self._watched: dict[int, tuple[Call, tuple[Watched, ...]]] = {}
 
     def watched(self, call: Call) -> tuple[Watched, ...]:
-        if id(call) not in self._watched:
-            self._watched[id(call)] = call, self._new_watched(call)
-        return self._watched[id(call)][1]
-
-    def _new_watched(self, call: Call) -> tuple[Watched, ...]:
         intrinsic = self.hardware.intrinsic[call.intrinsic]
         if call.kernel:
             return ()

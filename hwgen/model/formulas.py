@@ -143,9 +143,8 @@ def cost_of(
     terms: dict[tuple[str, str, str], list[tuple[int, Count]]] = {}
     for one, count in moved:
         terms.setdefault(one[:3], []).append((one.bytes, count))
-    order = [t.name for t in (*workload.inputs, *workload.outputs)]
-    places = {name: n for n, name in enumerate(order)}
-    keys = sorted(terms, key=lambda key: (places.get(key[1], len(places)), key))
+    order = {t.name: n for n, t in enumerate((*workload.inputs, *workload.outputs))}
+    keys = sorted(terms, key=lambda key: (order.get(key[1], len(order)), key))
     origins = _Origins(workload, trees)
     trips = tuple(Trips(p.name, p.trips, origins.of(p)) for p in parameters.all)
     return Cost(

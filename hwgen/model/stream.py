@@ -223,8 +223,10 @@ class Stream:
         # Flags: the next of each edge at its signalling and at its waiting end.
         self._next_signal = [0] * len(self.edges)
         self._next_wait = [0] * len(self.edges)
-        # By the object, which the program keeps: what executes a call without variables.
+        # By the object, which the program keeps: what executes a call without variables, and what
+        # is watched of one.
         self._alone: dict[int, Callable[[], None]] = {}
+        self._watched: dict[int, tuple[Watched, ...]] = {}
         self._root = [self._compile(node) for node in program.body]
 
     # Execution
@@ -489,7 +491,7 @@ class Stream:
     def _compile_call(self, call: Call) -> Callable[[], None]:
         if id(call) in self._alone:
             return self._alone[id(call)]
-        watched = self.costs.watched(call)
+        watched = self.watched(call)
         values, costs, located = self.values, self.costs, self.located
         given = [constant(w) for w in watched if isinstance(w.expression, Const)]
         if len(given) == len(watched) and not call.kernel:
@@ -566,13 +568,19 @@ class Stream:
             len(self._loaded),
         )
 
+    def watched(self, call: Call) -> tuple[Watched, ...]:
+        """The expressions that distinguish the executions of a call of the program."""
+        if id(call) not in self._watched:
+            self._watched[id(call)] = self.costs.watched(call)
+        return self._watched[id(call)]
+
     def watched_in(self, nodes: tuple[Node, ...]) -> list[Watched]:
         """Every expression that the stream of these nodes depends on, but for constants."""
         found: list[Watched] = []
         for node in nodes:
             match node:
                 case Call():
-                    every = self.costs.watched(node)
+                    every = self.watched(node)
                     found += [w for w in every if not isinstance(w.expression, Const)]
                     if node.variant is not None:
                         found.append(Watched(node.variant))

@@ -1,9 +1,9 @@
 """How often a program's operations run: polynomials over the trips of its loops.
 
 A program is walked once, without a clock. Of a loop's iterations those that repeat stand for what
-grows with its trips; the others, at its ends, are counted one by one. `tally` walks the stream that
-the timing model runs; `executed` only the calls, by the values of a few expressions, in whatever
-order.
+grows with its trips; the others, at its ends, are counted one by one. `tally` counts the operations
+of the stream that the timing model runs; `executed` counts some nodes by the values of a few
+expressions, as if nothing stood between them.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ from .periodicity import Watched, Zone
 from .stream import ISSUER, Operation, Stream
 
 EXACT_OPERATIONS = 1 << 18
-"""Operations that are sent one by one, where they do not repeat, before mean rates are taken."""
+"""Operations that are counted one by one, where they do not repeat."""
 SAMPLED = 8
-"""Iterations of a loop of a stream that is longer, which stand for all that differ by alignment."""
+"""Past that, so many iterations of a loop stand for all that differ by their alignment alone."""
 
 Monomial = tuple[str, ...]
 """Parameters that are multiplied, outermost loop first."""
 Count = dict[Monomial, int | Fraction]
 """A polynomial: the factor of each monomial."""
 ONCE: Count = {(): 1}
+"""Whatever the trips."""
 Counts = dict[tuple[int, ...], Count]
 """How often what has each key runs."""
 Key = TypeVar("Key", bound=Hashable)
@@ -224,8 +225,8 @@ class _Loop(LoopRunner):
             add(outside, counts, factor)
 
     def _run_zone(self, zone: Zone, done: list[_Iteration]) -> None:
-        """Run iterations until whole periods of them have left the stream as it was before: they
-        stand for the others."""
+        """Run iterations until whole periods of them leave the stream as they found it. These stand
+        for the others."""
         walk, v = self.walk, zone.start
         period = zone.period or zone.end - v
         sampled = zone.structure * -(-SAMPLED // max(1, zone.structure))
@@ -250,10 +251,8 @@ class _Loop(LoopRunner):
 
 
 class Tally(Stream):
-    """A stream that is counted, in `counts`, and loop by loop in those that are `here`.
-
-    `approximate`: a few iterations stand for others that differ by the alignment of their bursts.
-    """
+    """A stream that is counted, without a clock. `counts`: of the whole program; `here`: of the
+    iteration that runs."""
 
     def __init__(
         self, program: Program, costs: CycleCosts, parameters: Parameters, limit: int = 1 << 62
@@ -265,7 +264,7 @@ class Tally(Stream):
 
     @property
     def state(self) -> Hashable:
-        """What it depends on where synchronisation is attached."""
+        """All that decides to which operations the next synchronisation is attached."""
         last = self._last
         sent = None if last is None else (last.unit, self._last_is_call, last.pushes)
         return sent, tuple(self._pops)
@@ -301,8 +300,8 @@ def tally(
     program: Program, hardware: HardwareSpec, parameters: Parameters
 ) -> tuple[dict[Kind, Count], bool]:
     """How often operations of each kind run, of a program that units run alone; and whether that is
-    exact: of very many operations that do not repeat, kinds that differ by the alignment of their
-    bursts alone share their calls at the rate of a part of them."""
+    exact. If very many do not repeat, kinds that differ only by the alignment of their bursts share
+    their calls at the rate of a few iterations."""
     for limit in (EXACT_OPERATIONS, 1 << 62):
         kinds = Kinds(program, hardware)
         walk = _Operations(kinds, parameters, limit)
@@ -330,25 +329,21 @@ class Executed(Generic[N]):
         return int(self.count[()])
 
 
-class _Values(CycleCosts):
-    """What is watched of a call: what is wanted."""
+class _Nodes(Tally):
+    """Counts nodes by the values of what is wanted of them."""
 
     def __init__(
-        self, program: Program, hardware: HardwareSpec, wanted: Mapping[int, Sequence[Expr]]
+        self,
+        program: Program,
+        hardware: HardwareSpec,
+        wanted: Mapping[int, Sequence[Expr]],
+        parameters: Parameters,
     ) -> None:
-        super().__init__(program, hardware)
-        self.wanted = wanted
+        self._wanted = wanted
+        super().__init__(program, CycleCosts(program, hardware), parameters)
 
-    def _new_watched(self, call: Call) -> tuple[Watched, ...]:
-        return tuple(Watched(e) for e in self.wanted[id(call)])
-
-
-class _Nodes(Tally):
-    """Counts nodes by the values of what is wanted of them, in whatever order they run."""
-
-    def __init__(self, program: Program, costs: _Values, parameters: Parameters) -> None:
-        self._wanted = costs.wanted
-        super().__init__(program, costs, parameters)
+    def watched(self, call: Call) -> tuple[Watched, ...]:
+        return tuple(Watched(e) for e in self._wanted[id(call)])
 
     def _compile(self, node: Node) -> Callable[[], None]:
         if isinstance(node, Loop | If):
@@ -369,8 +364,10 @@ def executed(
     wanted: Callable[[N], Sequence[Expr] | None],
     parameters: Parameters | None = None,
 ) -> Iterator[Executed[N]]:
-    """Executions of the nodes of a kind of which something is wanted, by its values; None: a node
-    is left out. Nothing is run, and all is exact."""
+    """Count the executions of nodes, exactly, by the values of what is wanted of them.
+
+    `of`: the kind of node. `wanted`: the expressions of a node, or None to leave it out.
+    """
     known: dict[int, N] = {}
     found: dict[int, Sequence[Expr]] = {}
 
@@ -385,7 +382,7 @@ def executed(
         return tuple(some)
 
     part = replace(program, body=kept(program.body))
-    walk = _Nodes(part, _Values(program, hardware, found), parameters or Parameters(()))
+    walk = _Nodes(part, hardware, found, parameters or Parameters(()))
     walk.run()
     for (number, *values), count in walk.counts.items():
         yield Executed(known[number], tuple(values), count)

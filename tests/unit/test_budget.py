@@ -17,7 +17,7 @@ BUDGET = {
     "cli": 4960,
     "codegen": 19313,
     "explore": 940,
-    "model": 10868,
+    "model": 10717,
     "network": 5953,
     "passes": 6223,
     "polyhedral": 23901,
