@@ -38,7 +38,7 @@ from hwgen.codegen.program import Program
 from hwgen.codegen.software_loops import written_out
 from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound
-from hwgen.model.traffic import off_chip_traffic
+from hwgen.model.columns import off_chip_traffic
 from hwgen.passes import kernel as compiled_kernel
 from hwgen.pipeline import compile_kernel
 from hwgen.spec.hardware import HardwareSpec

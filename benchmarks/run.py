@@ -22,11 +22,10 @@ from traffic import traffic
 from whole import simulate_timing
 
 from hwgen.errors import HwgenError
-from hwgen.model.bank_cycles import shared_banks
+from hwgen.model.columns import off_chip_traffic, shared_banks
 from hwgen.model.compiled import compile_model, have_compiler
 from hwgen.model.functional import run
 from hwgen.model.reference import random_inputs
-from hwgen.model.traffic import off_chip_traffic
 from hwgen.passes.kernel import Kernel
 from hwgen.passes.scripting import compile_script
 from hwgen.pipeline import Candidate, compile_kernel, compile_workload

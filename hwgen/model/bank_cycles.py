@@ -8,7 +8,6 @@ iterations want is served once. A group takes as long as its busiest bank, and n
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from typing import NamedTuple
@@ -16,13 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hwgen.codegen.nodes import Call, CallOperand
-from hwgen.codegen.program import Program
-from hwgen.spec.expression import Binary, Const, Expr, evaluate
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
 from hwgen.spec.memory import Access, Banks
-
-from .counting import SyncNode, Values, total
 
 
 class Touched(NamedTuple):
@@ -47,6 +41,20 @@ def banked_operands(
         memory = hardware.memory[operand.memory]
         if memory.banks is not None:
             yield operand, memory.banks, operand.span
+
+
+def touched_banks(
+    operands: Sequence[tuple[Operand, Banks, int]], values: Sequence[int]
+) -> tuple[Touched, ...]:
+    """What a call touches of `banked_operands`; `values`: of each, the address of the first entry
+    modulo the banks' turn, and the step per hardware loop."""
+    each = len(values) // max(1, len(operands))
+    found: list[Touched] = []
+    for n, (operand, banks, span) in enumerate(operands):
+        address, *strides = values[n * each : (n + 1) * each]
+        at = (operand.memory, banks, operand.access, address, tuple(strides), span)
+        found.append(Touched(*at))
+    return tuple(found)
 
 
 @lru_cache(maxsize=4096)
@@ -90,63 +98,3 @@ def _counts(entries: NDArray[np.int64], banks: Banks) -> NDArray[np.int64]:
     ways = ordered // banks.run % banks.ways
     np.add.at(counts, (rows[first], ways[first]), 1)
     return counts
-
-
-@dataclass(frozen=True, slots=True)
-class SharedBanks:
-    """A call site whose own accesses wait for each other. `lost`: cycles beyond those without any
-    conflict, of all its calls; `operand`: the one that takes longest by itself; `memory`: where."""
-
-    intrinsic: str
-    site: int
-    operand: str
-    memory: str
-    calls: int
-    lost: int
-
-
-def shared_banks(program: Program, hardware: HardwareSpec) -> tuple[SharedBanks, ...]:
-    """The calls that lose cycles since their own accesses meet in a bank, by site."""
-    banked = {i.name: list(banked_operands(i, hardware)) for i in hardware.intrinsics}
-    users: dict[str, Call] = {}
-
-    def at(call: Call) -> list[tuple[Operand, Banks, int, CallOperand]]:
-        given = {o.name: o for o in call.operands}
-        return [(o, banks, span, given[o.name]) for o, banks, span in banked[call.intrinsic]]
-
-    def counted(node: Call | SyncNode) -> tuple[Expr, ...] | None:
-        if not isinstance(node, Call) or not banked[node.intrinsic]:
-            return None
-        turns = (Binary("%", o.address, Const(banks.turn)) for _, banks, _, o in at(node))
-        return (*node.extents, *turns, *(s for _, _, _, o in at(node) for s in o.strides))
-
-    def leaf(node: Call | SyncNode, values: Values) -> dict[str, int]:
-        assert isinstance(node, Call)
-        extents = tuple(int(evaluate(e, values)) for e in node.extents)
-        at_once = hardware.intrinsic[node.intrinsic].iterations_per_cycle
-        touched: list[Touched] = []
-        for operand, banks, span, given in at(node):
-            address = int(evaluate(given.address, values)) % banks.turn
-            strides = tuple(int(evaluate(s, values)) for s in given.strides)
-            touched.append(Touched(operand.memory, banks, operand.access, address, strides, span))
-        name = f"{node.site}"
-        users[name] = node
-        least = -(-prod(extents) // at_once)
-        found = {name: 1, f"{name} lost": served_cycles(at_once, extents, tuple(touched)) - least}
-        for (operand, *_), one in zip(at(node), touched, strict=True):
-            found[f"{name} {operand.name}"] = served_cycles(at_once, extents, (one,)) - least
-        return found
-
-    sums = total(program.body, counted, leaf)
-    result: list[SharedBanks] = []
-    for name, call in sorted(users.items(), key=lambda item: item[1].site):
-        if sums[f"{name} lost"]:
-            operands = [o for o, *_ in banked[call.intrinsic]]
-            worst = max(operands, key=lambda o: sums[f"{name} {o.name}"])
-            result.append(
-                SharedBanks(
-                    call.intrinsic, call.site, worst.name, worst.memory, sums[name],
-                    sums[f"{name} lost"],
-                )
-            )  # fmt: skip
-    return tuple(result)

@@ -97,8 +97,6 @@ class HoldingCosts:
         self._hardware = hardware
         self._index = {(p.memory, p.bank, p.kind): n for n, p in enumerate(self.ports)}
         self._contended = {p.memory for p in self.ports}
-        # By the object, which is kept with what was found.
-        self._watched: dict[int, tuple[Call, tuple[Watched, ...]]] = {}
 
     def _operands(self, call: Call) -> list[tuple[int, Operand, CallOperand]]:
         intrinsic = self._hardware.intrinsic[call.intrinsic]
@@ -106,11 +104,6 @@ class HoldingCosts:
         return [(n, o, c) for n, (o, c) in enumerate(both) if o.memory in self._contended]
 
     def watched(self, call: Call) -> tuple[Watched, ...]:
-        if id(call) not in self._watched:
-            self._watched[id(call)] = call, self._new_watched(call)
-        return self._watched[id(call)][1]
-
-    def _new_watched(self, call: Call) -> tuple[Watched, ...]:
         found = list(self._costs.watched(call))
         if call.kernel:
             if self._operands(call):
@@ -123,12 +116,13 @@ class HoldingCosts:
         return tuple(found)
 
     def operation(self, call: Call, values: tuple[int, ...]) -> Operation:
-        count = len(self._costs.watched(call))
+        operands = self._operands(call)
+        count = len(values) - (bool(operands) if call.kernel else 2 * len(operands))
         made = self._costs.operation(call, values[:count])
         rest = iter(values[count:])
         variant = next(rest, 0) if call.kernel else 0
         held: set[int] = set()
-        for number, operand, _ in self._operands(call):
+        for number, operand, _ in operands:
             banks = self._banks(operand)
             if call.kernel:
                 kernel = self._program.kernel[call.kernel]

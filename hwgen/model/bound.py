@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import ceil, prod
 
-from hwgen.codegen.nodes import Call, SyncNode
 from hwgen.codegen.program import Program
 from hwgen.polyhedral.match.matching import Match
 from hwgen.polyhedral.search.bound import transfer_work
 from hwgen.polyhedral.search.traffic import Rates
 from hwgen.polyhedral.semantics import copies
 from hwgen.spec.call_cycles import best_rate
-from hwgen.spec.expression import Expr, evaluate
+from hwgen.spec.expression import evaluate
 from hwgen.spec.hardware import Bus, HardwareSpec, Intrinsic, Operand
 
-from .costs import call_span, entry_bytes, iterations
-from .counting import Access, Values, nested_calls, total, touched_entries
+from .columns import intrinsic_iterations
+from .costs import call_span, entry_bytes
+from .touched import Access, nested_calls, touched_entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def lower_bound(program: Program, hardware: HardwareSpec) -> Bound:
     touched: dict[tuple[str | int, ...], int] = {}
     for (unit, buffer, kind), accesses in images.items():
         intrinsic = hardware.intrinsic[accesses[0].nested.call.intrinsic]
-        operand = intrinsic.operand(accesses[0].operand)
+        operand = intrinsic.operand(accesses[0].operand.name)
         bus, size = hardware.bus_of(operand), entry_bytes(operand)
         sites = (buffer, kind, *sorted(a.nested.call.site for a in accesses))
         if sites not in touched:
@@ -86,10 +86,10 @@ def offchip_accesses(
         operand = hardware.offchip_operand(intrinsic)
         if operand is None:
             continue
-        buffer = next(o.buffer for o in nested.call.operands if o.name == operand.name)
-        if program.image[buffer].role != "temporary":
+        given = next(o for o in nested.call.operands if o.name == operand.name)
+        if program.image[given.buffer].role != "temporary":
             span = call_span(intrinsic, operand, nested.call)
-            yield intrinsic.unit, buffer, operand, Access(nested, operand.name, span)
+            yield intrinsic.unit, given.buffer, operand, Access(nested, given, span)
 
 
 def cover_bound(match: Match, hardware: HardwareSpec) -> Bound:
@@ -129,31 +129,13 @@ def _largest(need: Counter[str], hardware: HardwareSpec) -> Bound:
 
 
 def _compute(program: Program, hardware: HardwareSpec) -> Counter[str]:
-    chosen: dict[str, Intrinsic] = {
-        i.name: i
-        for i in hardware.intrinsics
-        if i.unit and (hardware.offchip_operand(i) is None or _computes_off_chip(hardware, i))
-    }
-
-    def counted(node: Call | SyncNode) -> tuple[Expr, ...] | None:
-        if not isinstance(node, Call) or node.intrinsic not in chosen:
-            return None
-        return () if node.kernel else node.extents
-
-    def leaf(node: Call | SyncNode, values: Values) -> Mapping[str, int]:
-        assert isinstance(node, Call)
-        intrinsic = chosen[node.intrinsic]
-        if node.kernel:
-            extents = tuple(loop.extent for loop in program.kernel[node.kernel].loops)
-        else:
-            extents = tuple(int(evaluate(e, values)) for e in node.extents)
-        return {intrinsic.name: iterations(node, program, extents)}
-
     work: Counter[str] = Counter()
-    for name, count in total(program.body, counted, leaf).items():
-        intrinsic = chosen[name]
+    for name, count in intrinsic_iterations(program, hardware).items():
+        intrinsic = hardware.intrinsic[name]
         each = best_rate(intrinsic)
         if hardware.offchip_operand(intrinsic) is not None:
+            if not _computes_off_chip(hardware, intrinsic):
+                continue
             each = evaluate(intrinsic.cycles, {"transfer": 1, "bursts": 1, "beats": 1})
         work[f"unit {intrinsic.unit}"] += int(each * count)
     return work

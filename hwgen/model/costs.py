@@ -9,12 +9,12 @@ from math import gcd, prod
 from hwgen.codegen.nodes import Call, CallOperand
 from hwgen.codegen.program import MicroKernelDef, Program
 from hwgen.errors import HwgenError
-from hwgen.spec.call_cycles import run_cycles
+from hwgen.spec.call_cycles import formula_names, run_cycles
 from hwgen.spec.expression import DTYPES, Expr, evaluate
 from hwgen.spec.hardware import Bus, HardwareSpec, Intrinsic, Operand
 from hwgen.spec.memory import BANK_CYCLES, Banks
 
-from .bank_cycles import Touched, banked_operands, served_cycles
+from .bank_cycles import banked_operands, served_cycles, touched_banks
 from .bus import Bursts, ReadBus, split_rows, write_cycles
 from .issuing import issuing_cycles
 from .periodicity import Use, Watched
@@ -51,17 +51,12 @@ class CycleCosts:
             t: n for n, t in enumerate(dict.fromkeys(i.tensor for i in program.images))
         }
         self._identity = 0
+        # What the formula of the last operation was given.
+        self.given: Mapping[str, int] = {}
         # By the object, which the program keeps, and extents.
         self._issued: dict[tuple[int, tuple[int, ...]], int] = {}
-        # By the object, which is kept with what was found.
-        self._watched: dict[int, tuple[Call, tuple[Watched, ...]]] = {}
 
     def watched(self, call: Call) -> tuple[Watched, ...]:
-        if id(call) not in self._watched:
-            self._watched[id(call)] = call, self._new_watched(call)
-        return self._watched[id(call)][1]
-
-    def _new_watched(self, call: Call) -> tuple[Watched, ...]:
         intrinsic = self.hardware.intrinsic[call.intrinsic]
         if call.kernel:
             return ()
@@ -109,14 +104,17 @@ class CycleCosts:
         names |= self._served(intrinsic, extents, values)
 
         def cycles_of(transfer: Mapping[str, int]) -> int:
-            return self._cycles(intrinsic, extents, steps, {**names, **transfer}, fresh)
+            self.given = formula_names(intrinsic, extents, {**names, **transfer})
+            return _whole(run_cycles(intrinsic, extents, steps, self.given, fresh=fresh))
 
-        if operand is None:
-            cycles = cycles_of({})
+        def off_bus() -> Operation:
             return Operation(
-                self._identity, unit, intrinsic.name, call.site, max(cycles, issuing),
+                self._identity, unit, intrinsic.name, call.site, max(cycles_of({}), issuing),
                 instructions=instructions, issuing=issuing,
             )  # fmt: skip
+
+        if operand is None:
+            return off_bus()
         bus = self.hardware.bus_of(operand)
         start = fixed + (call.fresh is not None)
         address, *strides = values[start : start + 1 + len(extents)]
@@ -138,11 +136,7 @@ class CycleCosts:
             )  # fmt: skip
         if operand.access == "write":
             names["transfer"] = write_cycles(bus.write, bursts)
-            cycles = cycles_of({})
-            return Operation(
-                self._identity, unit, intrinsic.name, call.site, max(cycles, issuing),
-                instructions=instructions, issuing=issuing,
-            )  # fmt: skip
+            return off_bus()
         # What is updated is written once it is read.
         updates = operand.access == "update"
         posts = updates and bus.write.posted_bursts > 0
@@ -158,17 +152,6 @@ class CycleCosts:
         if key not in self._issued:
             self._issued[key] = issuing_cycles(call, extents, self.hardware)
         return self._issued[key]
-
-    def _cycles(
-        self,
-        intrinsic: Intrinsic,
-        extents: tuple[int, ...],
-        steps: tuple[int, ...],
-        names: Mapping[str, int],
-        fresh: bool,
-    ) -> int:
-        """Cycles of a call; `names`: what its formula may use beside the loops' extents."""
-        return _whole(run_cycles(intrinsic, extents, steps, names, fresh=fresh))
 
     def alone(self, operation: Operation) -> int:
         """Cycles that an operation keeps its unit busy for while nobody else is on its bus and all
@@ -187,13 +170,8 @@ class CycleCosts:
         operands = list(banked_operands(intrinsic, self.hardware))
         if not operands:
             return {}
-        each = 1 + len(extents)
-        touched: list[Touched] = []
-        for n, (operand, banks, span) in enumerate(operands, start=-len(operands)):
-            address, *strides = values[n * each : (n + 1) * each or None]
-            at = (operand.memory, banks, operand.access, address, tuple(strides), span)
-            touched.append(Touched(*at))
-        cycles = served_cycles(intrinsic.iterations_per_cycle, extents, tuple(touched))
+        touched = touched_banks(operands, values[-len(operands) * (1 + len(extents)) :])
+        cycles = served_cycles(intrinsic.iterations_per_cycle, extents, touched)
         return {BANK_CYCLES: cycles}
 
     def kernel_load(self, call: Call, kernel: MicroKernelDef, first: int) -> Operation:
@@ -208,7 +186,8 @@ class CycleCosts:
         unit = self._units[intrinsic.unit]
 
         def cycles_of(transfer: Mapping[str, int]) -> int:
-            return _whole(evaluate(micro.load_cycles, {**names, **transfer}))
+            self.given = {**names, **transfer}
+            return _whole(evaluate(micro.load_cycles, self.given))
 
         return self._read(micro.load_name, unit, call.site, cycles_of, bus, bursts)
 

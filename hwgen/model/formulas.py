@@ -16,11 +16,11 @@ from hwgen.spec.expression import Name
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 
+from .columns import Moved, off_chip_moves
 from .share import largest_share
 from .symbolic import Formula, nested, number, symbolic, value, whole, without
-from .tally import Count, Kind, Parameter, Parameters, tally
+from .tally import ONCE, Count, Kind, Parameter, Parameters, add, tally
 from .timing_result import TimingResult
-from .traffic import Moved
 from .turns import PROCESSOR
 
 
@@ -106,92 +106,58 @@ def cost_of(
     """
     parameters = Parameters({name for tree in trees for name in tree.loop})
     counts: dict[Kind, Count] = {}
-    moved: dict[Kind, Count] = {}
+    moved: list[tuple[Moved, Count]] = []
     exact, shared = True, False
     for part in program.parts:
         if isinstance(part, Code):
-            code = (Moved("", part.name, "", part.memory_bytes),) if part.memory_bytes else ()
-            once: dict[Kind, Count] = {Kind(PROCESSOR, part.name, part.cycles, moved=code): {(): 1}}
-            _add(counts, once)
-            _add(moved, once)
+            add(counts, {Kind(PROCESSOR, part.name, part.cycles): {(): 1}}, ONCE)
+            if part.memory_bytes:
+                moved.append((Moved("", part.name, "", part.memory_bytes), ONCE))
             continue
-        mine = largest_share(part, hardware)
-        found, known = tally(mine, hardware, parameters)
-        _add(counts, found)
+        share = largest_share(part, hardware)
+        found, known = tally(share, hardware, parameters)
+        add(counts, found, ONCE)
         exact = exact and known
-        if mine is not part:
-            # Bytes are those of all workers.
-            shared = True
-            found, known = tally(part, hardware, parameters)
-            exact = exact and known
-        _add(moved, found)
-    evaluated = _Evaluated(parameters.all)
+        shared = shared or share is not part
+        # Bytes are those of all workers.
+        moved += off_chip_moves(part, hardware, parameters)
+    numbers = {p.name: p.trips for p in parameters.all}
+
+    def summed(terms: Iterable[tuple[int, Count]]) -> tuple[Formula, int]:
+        """So often each of the polynomials, as a formula, and its number."""
+        total: dict[str, Count] = {"": {}}
+        for factor, count in terms:
+            add(total, {"": count}, {(): factor})
+        formula = nested(total[""], [*numbers])
+        return formula, value(formula, numbers)
+
+    calls: list[CallCost] = []
+    units: list[UnitCost] = []
+    for unit in timing.units:
+        mine = [(kind, count) for kind, count in counts.items() if kind.unit == unit.unit]
+        for k, count in mine:
+            times = summed([(1, count)])
+            calls.append(CallCost(k.unit, k.name, rule_of(k), k.given, k.cycles, *times))
+        cycles = summed((k.cycles, count) for k, count in mine)
+        units.append(UnitCost(unit.unit, *cycles, unit.busy, any(k.posts for k, _ in mine)))
+    terms: dict[tuple[str, str, str], list[tuple[int, Count]]] = {}
+    for one, count in moved:
+        terms.setdefault(one[:3], []).append((one.bytes, count))
+    order = {t.name: n for n, t in enumerate((*workload.inputs, *workload.outputs))}
+    keys = sorted(terms, key=lambda key: (order.get(key[1], len(order)), key))
     origins = _Origins(workload, trees)
     trips = tuple(Trips(p.name, p.trips, origins.of(p)) for p in parameters.all)
     return Cost(
         origins.sizes(trips),
         trips,
-        _calls(counts, evaluated, [u.unit for u in timing.units]),
-        tuple(
-            UnitCost(
-                u.unit, *evaluated.sum(_cycles(counts, u.unit)), u.busy, _posts(counts, u.unit)
-            )
-            for u in timing.units
-        ),
-        _tensors(moved, evaluated, [t.name for t in (*workload.inputs, *workload.outputs)]),
+        tuple(calls),
+        tuple(units),
+        tuple(TensorCost(*key, *summed(terms[key])) for key in keys),
         timing.cycles,
         exact,
         timing.exact,
         shared,
     )
-
-
-class _Evaluated:
-    """Sums of polynomials as formulas, and their numbers."""
-
-    def __init__(self, parameters: Sequence[Parameter]) -> None:
-        self._order = [p.name for p in parameters]
-        self._trips = {p.name: p.trips for p in parameters}
-
-    def sum(self, terms: Iterable[tuple[int, Count]]) -> tuple[Formula, int]:
-        """So often each of the polynomials."""
-        total: Count = {}
-        for factor, count in terms:
-            for monomial, n in count.items():
-                total[monomial] = total.get(monomial, 0) + n * factor
-        formula = nested({m: n for m, n in total.items() if n}, self._order)
-        return formula, value(formula, self._trips)
-
-
-def _add(into: dict[Kind, Count], found: dict[Kind, Count]) -> None:
-    for kind, count in found.items():
-        sums = into.setdefault(kind, {})
-        for monomial, n in count.items():
-            sums[monomial] = sums.get(monomial, 0) + n
-
-
-def _cycles(counts: dict[Kind, Count], unit: str) -> list[tuple[int, Count]]:
-    return [(kind.cycles, count) for kind, count in counts.items() if kind.unit == unit]
-
-
-def _posts(counts: dict[Kind, Count], unit: str) -> bool:
-    return any(kind.posts for kind in counts if kind.unit == unit)
-
-
-def _calls(
-    counts: dict[Kind, Count], evaluated: _Evaluated, units: Sequence[str]
-) -> tuple[CallCost, ...]:
-    groups: dict[tuple[object, ...], list[tuple[Kind, Count]]] = {}
-    for kind, count in counts.items():
-        key = (kind.unit, kind.name, kind.cycles, kind.rule, kind.given, kind.runs)
-        groups.setdefault(key, []).append((kind, count))
-    found: list[CallCost] = []
-    for group in groups.values():
-        kind = group[0][0]
-        times, n = evaluated.sum((1, count) for _, count in group)
-        rule = rule_of(kind)
-        found.append(CallCost(kind.unit, kind.name, rule, kind.given, kind.cycles, times, n))
-    return tuple(sorted(found, key=lambda c: units.index(c.unit)))
 
 
 def rule_of(kind: Kind) -> Formula:
@@ -204,18 +170,6 @@ def rule_of(kind: Kind) -> Formula:
     idle = without(each, OF_ALL_CALLS)
     run = whole(number(kind.runs) * idle + (each - idle)) if kind.runs > 1 else whole(each)
     return run + number(kind.cycles - value(run, dict(kind.given)))
-
-
-def _tensors(
-    moved: dict[Kind, Count], evaluated: _Evaluated, order: Sequence[str]
-) -> tuple[TensorCost, ...]:
-    terms: dict[tuple[str, str, str], list[tuple[int, Count]]] = {}
-    for kind, count in moved.items():
-        for one in kind.moved:
-            terms.setdefault(one[:3], []).append((one.bytes, count))
-    places = {name: n for n, name in enumerate(order)}
-    keys = sorted(terms, key=lambda key: (places.get(key[1], len(places)), key))
-    return tuple(TensorCost(*key, *evaluated.sum(terms[key])) for key in keys)
 
 
 class _Origins:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from hwgen.codegen.nodes import Call, Loop, nodes
+from hwgen.codegen.nodes import Call, Loop, Node, inner, nodes
 from hwgen.spec.expression import names
+from hwgen.spec.intervals import Interval
 
-from .counting import inner_ranges
-from .periodicity import Zone, watched_names, zones
+from .periodicity import Zone, interval, watched_names, zones
 
 if TYPE_CHECKING:
-    from .stream import Stream
+    from .stream import Sink, Stream
 
 STEP_OPERATIONS = 24
 """A loop's state is compared about every so many operations."""
@@ -72,16 +72,16 @@ class LoopRunner:
     def run(self) -> None:
         values, slot, body = self.stream.values, self.slot, self.body
         first, end = self.lower(values), self.upper(values)
-        skip = self.stream.skip and end - first > 3
+        skip = self.stream.skip if end - first > 3 else None
         start = min(end, first + SETTLING) if skip and self.reads else first
         for v in range(first, start if skip else end):
             values[slot] = v
             for part in body:
                 part()
         if skip:
-            settled = all(self.stream.sink.settled(read) for read in self.reads)
+            settled = all(skip.settled(read) for read in self.reads)
             for zone in self._zones(start, end, settled):
-                self._run_zone(zone)
+                self._skip(zone, skip)
 
     def _zones(self, first: int, end: int, settled: bool = False) -> tuple[Zone, ...]:
         """Its zones; `settled`: it does not matter where units read in what it does not write."""
@@ -93,13 +93,13 @@ class LoopRunner:
         if known is None:
             ranges = {n: (values[s], values[s]) for n, s in self.stream.variables.items()}
             ranges[self.loop.variable] = (first, end - 1)
-            inner_ranges(self.loop.body, ranges)
+            _inner_ranges(self.loop.body, ranges)
             watched = [w for w in self.watched if not (settled and w.read in self.reads)]
             known = zones(watched, self.loop.variable, (first, end - 1), ranges)
             self.zones[key] = known
         return known
 
-    def _run_zone(self, zone: Zone) -> None:
+    def _skip(self, zone: Zone, sink: Sink) -> None:
         stream, values, slot, body = self.stream, self.stream.values, self.slot, self.body
         v, end, step, stride = zone.start, zone.end, 0, 0
         seen: dict[Hashable, list[_Seen]] = {}
@@ -110,14 +110,14 @@ class LoopRunner:
         while v < end:
             found = None
             if watching and step and (v - zone.start) % step == 0 and end - v >= step:
-                found = self._repeated(seen, v, zone.period)
+                found = self._repeated(sink, seen, v, zone.period)
             if found is None and sampling and stride and (v - zone.start) % stride == 0:
-                found = self._sampled(sample, v)
+                found = self._sampled(sink, sample, v)
             if found is not None:
                 since = v - found.iteration
                 times = (end - v) // since
                 if times:
-                    stream.sink.repeat(found.mark, times)
+                    sink.repeat(found.mark, times)
                     v += times * since
                 watching = sampling = False
                 continue
@@ -133,9 +133,9 @@ class LoopRunner:
                     for period in (zone.period or structure, structure)
                 )
 
-    def _now(self, v: int) -> _Seen:
+    def _now(self, sink: Sink, v: int) -> _Seen:
         stream = self.stream
-        return _Seen(v, stream.sink.mark(), stream.emitted, (*stream.due,))
+        return _Seen(v, sink.mark(), stream.emitted, (*stream.due,))
 
     def _even(self, seen: Iterable[_Seen]) -> list[_Seen]:
         """Those since which as many tokens were taken as sent: of others, nobody would send or take
@@ -143,7 +143,7 @@ class LoopRunner:
         due = (*self.stream.due,)
         return [s for s in seen if s.due == due]
 
-    def _sampled(self, sample: list[_Seen], v: int) -> _Seen | None:
+    def _sampled(self, sink: Sink, sample: list[_Seen], v: int) -> _Seen | None:
         """Past the budget, an iteration from which on the loop has its mean rate, where its whole
         period would take too long; all iterations since have the same calls."""
         stream = self.stream
@@ -155,16 +155,18 @@ class LoopRunner:
             if long and v - even[0].iteration >= SAMPLE_ITERATIONS:
                 stream.exact = False
                 return even[len(even) // 2]
-        sample.append(self._now(v))
+        sample.append(self._now(sink, v))
         return None
 
-    def _repeated(self, seen: dict[Hashable, list[_Seen]], v: int, period: int) -> _Seen | None:
+    def _repeated(
+        self, sink: Sink, seen: dict[Hashable, list[_Seen]], v: int, period: int
+    ) -> _Seen | None:
         """The iteration whose state this one has again, or stands for it past the budget."""
         stream = self.stream
-        signature: Hashable = stream.signature(self.touched) if period else v
+        signature: Hashable = stream.signature(sink, self.touched) if period else v
         alike = seen.setdefault(signature, [])
         for found in reversed(alike[-PHASES:]):
-            if stream.sink.steady(found.mark):
+            if sink.steady(found.mark):
                 return found
         count = sum(map(len, seen.values()))
         spent = stream.emitted > stream.budget or count >= MARKS
@@ -174,5 +176,18 @@ class LoopRunner:
             if even:
                 stream.exact = False
                 return sorted(even, key=lambda state: state.iteration)[len(even) // 2]
-        alike.append(self._now(v))
+        alike.append(self._now(sink, v))
         return None
+
+
+def _inner_ranges(nodes: tuple[Node, ...], ranges: dict[str, Interval]) -> None:
+    """Add the ranges of the loops inside, over everything that the outer ranges allow."""
+    for node in nodes:
+        match node:
+            case Loop(variable, lower, upper, body):
+                low = interval(lower, ranges)[0]
+                high = interval(upper, ranges)[1] - 1
+                ranges[variable] = (low, max(low, high))
+                _inner_ranges(body, ranges)
+            case _:
+                _inner_ranges(inner(node), ranges)

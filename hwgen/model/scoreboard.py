@@ -52,7 +52,7 @@ class _TouchingCosts:
         return self._footprints.touched(call)
 
     def operation(self, call: Call, values: tuple[int, ...]) -> Operation:
-        count = len(self._cycles.watched(call))
+        count = len(values) - len(self._footprints.watched(call))
         touches = self._footprints.operation(call, values[count:]).touches
         return replace(self._cycles.operation(call, values[:count]), touches=touches)
 

@@ -106,10 +106,14 @@ class Costs(Protocol):
         ...
 
 
-class Sink(Protocol):
-    """What executes the stream. All but the first allow it to skip repeating iterations."""
+class Receiver(Protocol):
+    """What executes the stream."""
 
     def accept(self, operation: Operation, where: tuple[int, ...]) -> None: ...
+
+
+class Sink(Receiver, Protocol):
+    """What executes it and lets it skip repeating iterations."""
 
     def signature(self, touched: Set[Use]) -> Hashable:
         """The state relative to now: equal signatures have equal futures, where it is steady and
@@ -157,9 +161,10 @@ class _LimitReachedError(Exception):
 class Stream:
     """Walks a program once. `variables`: loop variables in the order of `where`.
 
-    `skip`: let the sink skip repeating iterations. `budget`, if not 0: after so many operations,
-    iterations are skipped at the mean rate even where the state does not exactly repeat (`exact`
-    is false then). `limit`: stop there (`truncated`). `located`: tell the sink the loop variables.
+    `skip`: the sink, where it may skip repeating iterations. `budget`, if not 0: after so many
+    operations, iterations are skipped at the mean rate even where the state does not exactly
+    repeat (`exact` is false then). `limit`: stop there (`truncated`). `located`: tell the sink the
+    loop variables.
     `zones`: those that an earlier stream of the program found in its loops.
     """
 
@@ -168,9 +173,9 @@ class Stream:
         program: Program,
         hardware: HardwareSpec,
         costs: Costs,
-        sink: Sink,
+        sink: Receiver,
         *,
-        skip: bool = False,
+        skip: Sink | None = None,
         budget: int = 0,
         located: bool = False,
         limit: int = 1 << 62,
@@ -218,8 +223,10 @@ class Stream:
         # Flags: the next of each edge at its signalling and at its waiting end.
         self._next_signal = [0] * len(self.edges)
         self._next_wait = [0] * len(self.edges)
-        # By the object, which the program keeps: what executes a call without variables.
+        # By the object, which the program keeps: what executes a call without variables, and what
+        # is watched of one.
         self._alone: dict[int, Callable[[], None]] = {}
+        self._watched: dict[int, tuple[Watched, ...]] = {}
         self._root = [self._compile(node) for node in program.body]
 
     # Execution
@@ -484,7 +491,7 @@ class Stream:
     def _compile_call(self, call: Call) -> Callable[[], None]:
         if id(call) in self._alone:
             return self._alone[id(call)]
-        watched = self.costs.watched(call)
+        watched = self.watched(call)
         values, costs, located = self.values, self.costs, self.located
         given = [constant(w) for w in watched if isinstance(w.expression, Const)]
         if len(given) == len(watched) and not call.kernel:
@@ -549,11 +556,11 @@ class Stream:
 
     # Skipping
 
-    def signature(self, touched: Set[Use]) -> Hashable:
+    def signature(self, sink: Sink, touched: Set[Use]) -> Hashable:
         """The sink's state and the stream's own."""
         last = self._last
         return (
-            self.sink.signature(touched),
+            sink.signature(touched),
             0 if last is None else last.kind,
             tuple(self._pops),
             tuple(self._next_signal),
@@ -561,13 +568,19 @@ class Stream:
             len(self._loaded),
         )
 
+    def watched(self, call: Call) -> tuple[Watched, ...]:
+        """The expressions that distinguish the executions of a call of the program."""
+        if id(call) not in self._watched:
+            self._watched[id(call)] = self.costs.watched(call)
+        return self._watched[id(call)]
+
     def watched_in(self, nodes: tuple[Node, ...]) -> list[Watched]:
         """Every expression that the stream of these nodes depends on, but for constants."""
         found: list[Watched] = []
         for node in nodes:
             match node:
                 case Call():
-                    every = self.costs.watched(node)
+                    every = self.watched(node)
                     found += [w for w in every if not isinstance(w.expression, Const)]
                     if node.variant is not None:
                         found.append(Watched(node.variant))

@@ -20,10 +20,11 @@ from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError
 from hwgen.spec.hardware import HardwareSpec
 
-from .counting import count_calls, count_tokens, nested_calls
+from .columns import count_calls, count_tokens
 from .footprints import FootprintCosts, Instance, Space
 from .periodicity import Use
 from .stream import ISSUER, Operation, Stream
+from .touched import nested_calls
 from .waits import Heard
 
 CHECK_LIMIT = 200_000
@@ -67,7 +68,7 @@ def check_synchronisation(program: Program, hardware: HardwareSpec) -> SyncResul
         return _in_turn(program, hardware)
     machine = Clocks(program, hardware)
     stream = Stream(
-        program, hardware, machine.costs, machine, skip=True, limit=CHECK_LIMIT, located=True
+        program, hardware, machine.costs, machine, skip=machine, limit=CHECK_LIMIT, located=True
     )
     machine.stream = stream
     stream.run()
@@ -77,7 +78,7 @@ def check_synchronisation(program: Program, hardware: HardwareSpec) -> SyncResul
         machine.check_end()
     if machine.race is not None:
         raise machine.race
-    total = machine.accepted if not stream.truncated else count_calls(program)
+    total = machine.accepted if not stream.truncated else count_calls(program, hardware)
     return SyncResult(machine.accepted, total, not stream.truncated)
 
 

@@ -1,40 +1,45 @@
 """How often a program's operations run: polynomials over the trips of its loops.
 
-The stream that the timing model runs is walked once, without a clock. Of a loop's iterations those
-that repeat stand for what grows with its trips; the others, at its ends, are counted one by one.
+A program is walked once, without a clock. Of a loop's iterations those that repeat stand for what
+grows with its trips; the others, at its ends, are counted one by one. `tally` counts the operations
+of the stream that the timing model runs; `executed` counts some nodes by the values of a few
+expressions, as if nothing stood between them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import product
-from math import prod
+from typing import Generic, TypeVar
 
-from hwgen.codegen.nodes import Call, Loop, Node
+from hwgen.codegen.nodes import Body, Call, If, Loop, Node, inner, with_inner
 from hwgen.codegen.program import MicroKernelDef, Program
-from hwgen.spec.call_cycles import formula_names
+from hwgen.codegen.sync_nodes import Edge
 from hwgen.spec.expression import Expr, names
-from hwgen.spec.hardware import HardwareSpec, Intrinsic
+from hwgen.spec.hardware import HardwareSpec
 
 from .costs import CycleCosts
 from .loop_runner import LoopRunner
-from .periodicity import Use, Zone
+from .periodicity import Watched, Zone
 from .stream import ISSUER, Operation, Stream
-from .traffic import Moved, off_chip_bytes
 
 EXACT_OPERATIONS = 1 << 18
-"""Operations that are sent one by one, where they do not repeat, before mean rates are taken."""
-SAMPLED_OPERATIONS = 20_000
-"""The same, of a stream that is longer."""
+"""Operations that are counted one by one, where they do not repeat."""
+SAMPLED = 8
+"""Past that, so many iterations of a loop stand for all that differ by their alignment alone."""
 
 Monomial = tuple[str, ...]
 """Parameters that are multiplied, outermost loop first."""
 Count = dict[Monomial, int | Fraction]
 """A polynomial: the factor of each monomial."""
-Body = dict[int, Count]
-"""How often each kind of operation runs."""
+ONCE: Count = {(): 1}
+"""Whatever the trips."""
+Counts = dict[tuple[int, ...], Count]
+"""How often what has each key runs."""
+Key = TypeVar("Key", bound=Hashable)
+N = TypeVar("N", bound=Call | Edge)
 
 
 @dataclass(slots=True)
@@ -82,7 +87,7 @@ class Parameters:
 class Kind:
     """Operations that are alike. `cycles`: that each keeps its unit busy for, with its bus to
     itself. `rule`: the spec's formula of a call, `given` what it names and `runs` how many calls
-    are one operation. `moved`: off chip. `posts`: its writes are left to the bus's buffer."""
+    are one operation. `posts`: its writes are left to the bus's buffer."""
 
     unit: str
     name: str
@@ -90,7 +95,6 @@ class Kind:
     rule: Expr | None = None
     given: tuple[tuple[str, int], ...] = ()
     runs: int = 1
-    moved: tuple[Moved, ...] = ()
     posts: bool = False
 
 
@@ -101,7 +105,6 @@ class Kinds(CycleCosts):
         super().__init__(program, hardware)
         self._numbers: dict[Kind, int] = {}
         self._of: dict[int, int] = {}
-        self._given: Mapping[str, int] = {}
         # Micro-kernels are loaded before their first call.
         self.once: set[int] = set()
 
@@ -119,33 +122,16 @@ class Kinds(CycleCosts):
     def operation(self, call: Call, values: tuple[int, ...]) -> Operation:
         made = super().operation(call, values)
         intrinsic = self.hardware.intrinsic[call.intrinsic]
-        extents = values[: len(call.extents)] if not call.kernel else ()
-        runs = prod(extents[: intrinsic.software_loops])
-        moved = off_chip_bytes(call, extents, self.program, self.hardware)
-        self._know(made, intrinsic.cycles, self._given, runs, moved)
+        self._know(made, intrinsic.cycles, self.given, made.instructions // intrinsic.instructions)
         return made
 
     def kernel_load(self, call: Call, kernel: MicroKernelDef, first: int) -> Operation:
         made = super().kernel_load(call, kernel, first)
         micro = self.hardware.intrinsic[call.intrinsic].micro_kernel
         assert micro is not None
-        assert made.bursts is not None
-        given = {"operations": kernel.operations, "bursts": made.bursts.count}
-        given |= {"beats": made.bursts.total_beats, "transfer": self.alone(made) - made.cycles}
-        self._know(made, micro.load_cycles, given)
+        self._know(made, micro.load_cycles, self.given)
         self.once.add(made.identity)
         return made
-
-    def _cycles(
-        self,
-        intrinsic: Intrinsic,
-        extents: tuple[int, ...],
-        steps: tuple[int, ...],
-        names: Mapping[str, int],
-        fresh: bool,
-    ) -> int:
-        self._given = formula_names(intrinsic, extents, names)
-        return super()._cycles(intrinsic, extents, steps, names, fresh)
 
     def _know(
         self,
@@ -153,134 +139,65 @@ class Kinds(CycleCosts):
         rule: Expr | None = None,
         given: Mapping[str, int] | None = None,
         runs: int = 1,
-        moved: tuple[Moved, ...] = (),
     ) -> None:
         known = dict(given or {})
         if made.posts:
             known["transfer"] = self.alone(made) - made.cycles
         used = tuple((n, known[n]) for n in (names(rule) if rule is not None else ()))
         unit = self.hardware.units[made.unit].name
-        kind = Kind(unit, made.name, self.alone(made), rule, used, runs, moved, made.posts)
+        kind = Kind(unit, made.name, self.alone(made), rule, used, runs, made.posts)
         self._of[made.identity] = self._numbers.setdefault(kind, len(self._numbers))
 
 
 @dataclass(slots=True)
 class _Iteration:
-    """What an iteration did, the how manieth it is, and how many are like it, itself included."""
+    """What an iteration did, and how many are like it, itself included."""
 
-    body: Body
-    place: int
+    counts: Counts
     times: int = 1
 
 
-class _Ledger:
-    """What has run so far, loop by loop; a `Sink` that lets iterations be skipped as soon as the
-    stream's own state repeats."""
-
-    def __init__(self) -> None:
-        self.counts: Body = {}
-        self._open: list[list[_Iteration]] = []
-
-    def add(self, number: int, once: bool) -> None:
-        """Count an operation of a kind; `once`: whatever the trips of the loops around it."""
-        body = self._open[-1][-1].body if self._open and not once else self.counts
-        count = body.setdefault(number, {})
-        count[()] = count.get((), 0) + 1
-
-    def enter(self) -> None:
-        """A loop begins."""
-        self._open.append([])
-
-    def begin(self) -> None:
-        """The next of its iterations begins."""
-        done = self._open[-1]
-        done.append(_Iteration({}, sum(i.times for i in done)))
-
-    def leave(self, parameter: str, first: int, zones: Sequence[Zone]) -> None:
-        """It has ended, and began at `first`."""
-        done = self._open.pop()
-        into = self._open[-1][-1].body if self._open else self.counts
-        for body, factor in _weighed(done, parameter, first, zones):
-            _add(into, body, factor)
-
-    # As a sink
-
-    def accept(self, operation: Operation, where: tuple[int, ...]) -> None:
-        del operation, where
-
-    def signature(self, touched: Set[Use]) -> Hashable:
-        del touched
-        return ()
-
-    def settled(self, read: Use) -> bool:
-        del read
-        return False
-
-    def mark(self) -> object:
-        return len(self._open[-1])
-
-    def steady(self, mark: object) -> bool:
-        del mark
-        return True
-
-    def repeat(self, mark: object, times: int) -> None:
-        assert isinstance(mark, int)
-        for iteration in self._open[-1][mark:]:
-            iteration.times += iteration.times * times
-
-
 def _weighed(
-    done: Sequence[_Iteration], parameter: str, first: int, zones: Sequence[Zone]
-) -> Iterator[tuple[Body, Count]]:
-    """The different bodies of a loop's iterations, and how often each runs.
+    done: Sequence[_Iteration], parameter: str, zones: Sequence[Zone]
+) -> Iterator[tuple[Counts, Count]]:
+    """What a loop's iterations did, and how often.
 
     Those of its longest zone that come back with the zone's period take what the trips leave.
     """
-    middle = len(zones) // 2
-    longest = max(
-        range(len(zones)), key=lambda n: (zones[n].end - zones[n].start, -abs(n - middle))
-    )
-    zone = zones[longest]
-    # A body as what it holds, to its number.
-    known: dict[Hashable, int] = {}
-    bodies: list[Body] = []
-    times: list[int] = []
-    inside: list[int] = []
-    last = 0
-    for iteration in done:
-        held = frozenset((n, frozenset(count.items())) for n, count in iteration.body.items())
-        number = known.setdefault(held, len(bodies))
-        if number == len(bodies):
-            bodies.append(iteration.body)
-            times.append(0)
-            inside.append(0)
-        times[number] += iteration.times
-        if zone.start <= first + iteration.place < zone.end:
-            inside[number] += iteration.times
-            last = number
     if not parameter:
-        for body, n in zip(bodies, times, strict=True):
-            yield body, {(): n}
+        for iteration in done:
+            yield iteration.counts, {(): iteration.times}
         return
+    middle = len(zones) // 2
+    zone = max(zones, key=lambda z: (z.end - z.start, -abs(zones.index(z) - middle)))
+    # By what they did: that, how many iterations did it, and how many of the zone.
+    alike: dict[Hashable, tuple[Counts, int, int]] = {}
+    last: Hashable = None
+    place = zones[0].start
+    for iteration in done:
+        held = frozenset((n, frozenset(count.items())) for n, count in iteration.counts.items())
+        inside = zone.start <= place < zone.end
+        counts, n, k = alike.get(held, (iteration.counts, 0, 0))
+        alike[held] = counts, n + iteration.times, k + iteration.times * inside
+        last = held if inside else last
+        place += iteration.times
     size = zone.end - zone.start
     period = min(zone.period, size) or size
-    share = [round(Fraction(n * period, size)) for n in inside]
-    if not any(share):
+    share = {held: round(Fraction(k * period, size)) for held, (_, _, k) in alike.items()}
+    if not any(share.values()):
         share[last] = 1
-    turn = sum(share)
-    turns = min(n // k for n, k in zip(times, share, strict=True) if k)
-    apart = sum(times) - turn * turns
-    for body, n, k in zip(bodies, times, share, strict=True):
-        each = Fraction(k, turn)
-        yield body, {(parameter,): each, (): n - k * turns - each * apart}
+    trips = place - zones[0].start
+    for held, (counts, n, _) in alike.items():
+        each = Fraction(share[held], sum(share.values()))
+        yield counts, {(parameter,): each, (): n - each * trips}
 
 
-def _add(into: Body, body: Body, factor: Count) -> None:
-    """Add a body so often to another one."""
-    for number, count in body.items():
-        sums = into.setdefault(number, {})
-        for (inner, n), (outer, times) in product(count.items(), factor.items()):
-            monomial = tuple(sorted((*outer, *inner)))
+def add(into: dict[Key, Count], counts: Mapping[Key, Count], factor: Count) -> None:
+    """Add counts so often to other ones."""
+    for key, count in counts.items():
+        sums = into.setdefault(key, {})
+        for (inside, n), (outer, times) in product(count.items(), factor.items()):
+            monomial = tuple(sorted((*outer, *inside)))
             if total := sums.get(monomial, 0) + n * times:
                 sums[monomial] = total
             else:
@@ -290,54 +207,182 @@ def _add(into: Body, body: Body, factor: Count) -> None:
 class _Loop(LoopRunner):
     """A loop whose iterations are told apart."""
 
-    def __init__(self, tally: Tally, loop: Loop) -> None:
-        super().__init__(tally, loop)
-        self.tally = tally
-        self.body = [tally.ledger.begin, *self.body]
+    def __init__(self, walk: Tally, loop: Loop) -> None:
+        super().__init__(walk, loop)
+        self.walk = walk
 
     def run(self) -> None:
-        values, ledger = self.stream.values, self.tally.ledger
+        values, walk = self.stream.values, self.walk
         first, end = self.lower(values), self.upper(values)
-        if first < end:
-            parameter = self.tally.parameters.of(self.loop.variable, first, end)
-            ledger.enter()
-            super().run()
-            ledger.leave(parameter, first, self._zones(first, end))
+        if first >= end:
+            return
+        parameter = walk.parameters.of(self.loop.variable, first, end)
+        zones, done, outside = self._zones(first, end), list[_Iteration](), walk.here
+        for zone in zones:
+            self._run_zone(zone, done)
+        walk.here = outside
+        for counts, factor in _weighed(done, parameter, zones):
+            add(outside, counts, factor)
+
+    def _run_zone(self, zone: Zone, done: list[_Iteration]) -> None:
+        """Run iterations until whole periods of them leave the stream as they found it. These stand
+        for the others."""
+        walk, v = self.walk, zone.start
+        period = zone.period or zone.end - v
+        sampled = zone.structure * -(-SAMPLED // max(1, zone.structure))
+        if walk.approximate and 0 < sampled < period:
+            period, walk.exact = sampled, False
+        seen: dict[Hashable, tuple[int, int]] = {}
+        while v < zone.end:
+            if (v - zone.start) % period == 0:
+                start, mark = seen.setdefault(walk.state, (v, len(done)))
+                times = (zone.end - v) // (v - start) if v > start else 0
+                for iteration in done[mark:]:
+                    iteration.times *= 1 + times
+                v += times * (v - start)
+                if v == zone.end:
+                    break
+            done.append(_Iteration({}))
+            walk.here = done[-1].counts
+            walk.values[self.slot] = v
+            for part in self.body:
+                part()
+            v += 1
 
 
 class Tally(Stream):
-    """Walks a program of units once and counts its operations in `ledger`, by the numbers that
-    `kinds` gives them."""
+    """A stream that is counted, without a clock. `counts`: of the whole program; `here`: of the
+    iteration that runs."""
 
     def __init__(
-        self, kinds: Kinds, parameters: Parameters, *, budget: int = 0, limit: int = 1 << 62
+        self, program: Program, costs: CycleCosts, parameters: Parameters, limit: int = 1 << 62
     ) -> None:
-        self.ledger = _Ledger()
-        self.kinds = kinds
+        self.counts: Counts = {}
+        self.here = self.counts
         self.parameters = parameters
-        super().__init__(
-            kinds.program, kinds.hardware, kinds, self.ledger, skip=True, budget=budget, limit=limit
-        )
+        super().__init__(program, costs.hardware, costs, self, limit=limit)
+
+    @property
+    def state(self) -> Hashable:
+        """All that decides to which operations the next synchronisation is attached."""
+        last = self._last
+        sent = None if last is None else (last.unit, self._last_is_call, last.pushes)
+        return sent, tuple(self._pops)
+
+    def count(self, into: Counts, key: tuple[int, ...]) -> None:
+        """Count one more of a key."""
+        count = into.setdefault(key, {})
+        count[()] = count.get((), 0) + 1
+
+    def accept(self, operation: Operation, where: tuple[int, ...]) -> None:
+        """Nothing: it was counted when it was sent."""
+        del operation, where
+
+    def _compile(self, node: Node) -> Callable[[], None]:
+        return _Loop(self, node).run if isinstance(node, Loop) else super()._compile(node)
+
+
+class _Operations(Tally):
+    """Counts the operations of units by their kinds."""
+
+    def __init__(self, kinds: Kinds, parameters: Parameters, limit: int) -> None:
+        self.kinds = kinds
+        super().__init__(kinds.program, kinds, parameters, limit)
 
     def call(self, base: Operation, where: tuple[int, ...], *, is_call: bool = True) -> None:
         super().call(base, where, is_call=is_call)
         if base.unit != ISSUER:
-            self.ledger.add(self.kinds.number(base), base.identity in self.kinds.once)
-
-    def _compile(self, node: Node) -> Callable[[], None]:
-        return _Loop(self, node).run if isinstance(node, Loop) else super()._compile(node)
+            into = self.counts if base.identity in self.kinds.once else self.here
+            self.count(into, (self.kinds.number(base),))
 
 
 def tally(
     program: Program, hardware: HardwareSpec, parameters: Parameters
 ) -> tuple[dict[Kind, Count], bool]:
     """How often operations of each kind run, of a program that units run alone; and whether that is
-    exact: of very many operations that do not repeat, kinds that differ by the alignment of their
-    bursts alone share their calls at the rate of a part of them."""
-    for limit, budget in ((EXACT_OPERATIONS, 0), (1 << 62, SAMPLED_OPERATIONS)):
+    exact. If very many do not repeat, kinds that differ only by the alignment of their bursts share
+    their calls at the rate of a few iterations."""
+    for limit in (EXACT_OPERATIONS, 1 << 62):
         kinds = Kinds(program, hardware)
-        walk = Tally(kinds, parameters, budget=budget, limit=limit)
+        walk = _Operations(kinds, parameters, limit)
+        walk.approximate = limit > EXACT_OPERATIONS
         walk.run()
         if not walk.truncated:
-            return {kinds.all[n]: count for n, count in walk.ledger.counts.items()}, walk.exact
+            return {kinds.all[n]: count for (n,), count in walk.counts.items()}, walk.exact
     raise AssertionError("the second walk has no limit")
+
+
+# Nodes by themselves
+
+
+@dataclass(frozen=True, slots=True)
+class Executed(Generic[N]):
+    """Executions of a node in which what is wanted of it has the same `values`."""
+
+    node: N
+    values: tuple[int, ...]
+    count: Count
+
+    @property
+    def times(self) -> int:
+        """How many, where nothing was made a parameter."""
+        return int(self.count[()])
+
+
+class _Nodes(Tally):
+    """Counts nodes by the values of what is wanted of them."""
+
+    def __init__(
+        self,
+        program: Program,
+        hardware: HardwareSpec,
+        wanted: Mapping[int, Sequence[Expr]],
+        parameters: Parameters,
+    ) -> None:
+        self._wanted = wanted
+        super().__init__(program, CycleCosts(program, hardware), parameters)
+
+    def watched(self, call: Call) -> tuple[Watched, ...]:
+        return tuple(Watched(e) for e in self._wanted[id(call)])
+
+    def _compile(self, node: Node) -> Callable[[], None]:
+        if isinstance(node, Loop | If):
+            return super()._compile(node)
+        values, number = self.values, id(node)
+        makers = [self.compile(e) for e in self._wanted[number]]
+        return lambda: self.count(self.here, (number, *[make(values) for make in makers]))
+
+    def run(self) -> None:
+        for node in self._root:
+            node()
+
+
+def executed(
+    program: Program,
+    hardware: HardwareSpec,
+    of: type[N],
+    wanted: Callable[[N], Sequence[Expr] | None],
+    parameters: Parameters | None = None,
+) -> Iterator[Executed[N]]:
+    """Count the executions of nodes, exactly, by the values of what is wanted of them.
+
+    `of`: the kind of node. `wanted`: the expressions of a node, or None to leave it out.
+    """
+    known: dict[int, N] = {}
+    found: dict[int, Sequence[Expr]] = {}
+
+    def kept(body: Body) -> Body:
+        some: list[Node] = []
+        for node in body:
+            around = with_inner(node, kept)
+            if isinstance(node, of) and (values := wanted(node)) is not None:
+                known[id(node)], found[id(node)] = node, values
+            if inner(around) or id(node) in found:
+                some.append(around)
+        return tuple(some)
+
+    part = replace(program, body=kept(program.body))
+    walk = _Nodes(part, hardware, found, parameters or Parameters(()))
+    walk.run()
+    for (number, *values), count in walk.counts.items():
+        yield Executed(known[number], tuple(values), count)

@@ -45,7 +45,7 @@ def estimate_cycles(program: Program, hardware: HardwareSpec) -> TimingResult:
         costs = cycle_costs(program, hardware)
         machine = Machine(hardware, costs, lead=lead)
         stream = Stream(
-            program, hardware, costs, machine, skip=True, budget=budget, limit=limit, zones=zones
+            program, hardware, costs, machine, skip=machine, budget=budget, limit=limit, zones=zones
         )
         stream.run()
         if not stream.truncated:

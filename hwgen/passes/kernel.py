@@ -6,23 +6,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
-from math import prod
 from typing import TYPE_CHECKING
 
 from hwgen.codegen.emit_c import emit, packing_cost
 from hwgen.codegen.layout import BufferLayout
 from hwgen.codegen.lower.literals import with_literals
 from hwgen.codegen.lower.program import Lowered
-from hwgen.codegen.nodes import Call, SyncNode
 from hwgen.codegen.program import Program
 from hwgen.codegen.source import CSource
 from hwgen.errors import HwgenError
 from hwgen.model.arithmetic import arithmetic
 from hwgen.model.bound import Bound, least_bound, lower_bound
-from hwgen.model.counting import total
-from hwgen.model.energy import Energy, program_energy
+from hwgen.model.columns import Energy, intrinsic_iterations, moved_bytes, program_energy
 from hwgen.model.timing import TimingResult, estimate_cycles
-from hwgen.model.traffic import moved_bytes
 from hwgen.model.turns import PROCESSOR
 from hwgen.passes.account import Account
 from hwgen.passes.start import Start
@@ -34,7 +30,6 @@ from hwgen.polyhedral.match.select import every_match
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.scop import Scop, views_of
 from hwgen.polyhedral.search.tiling import Tiling
-from hwgen.spec.expression import Expr, evaluate
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.shown import Brief, assigned, clock_text, rate_text, seconds_text
 from hwgen.spec.workload import Workload
@@ -150,18 +145,9 @@ class Kernel(Brief):
         if self.account.chosen is not None:
             return self.match.main_intrinsic
 
-        def counted(node: Call | SyncNode) -> tuple[Expr, ...] | None:
-            if not isinstance(node, Call):
-                return None
-            here = any(o.buffer in self.program.image for o in node.operands)
-            return None if here else node.extents
-
-        def leaf(node: Call | SyncNode, values: Mapping[str, int]) -> Mapping[str, int]:
-            assert isinstance(node, Call)
-            return {node.intrinsic: prod(int(evaluate(e, values)) for e in node.extents)}
-
-        found = total(self.program.body, counted, leaf)
-        names = [i.name for i in self.hardware.intrinsics if found.get(i.name)]
+        found = intrinsic_iterations(self.program, self.hardware)
+        every = self.hardware.intrinsics
+        names = [i.name for i in every if found[i.name] and not self.hardware.offchip_operand(i)]
         most = max(names, key=lambda n: found[n], default="")
         return " + ".join(filter(None, [most, PROCESSOR if self.program.codes else ""]))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hwgen.codegen.program import Program
-from hwgen.model.bank_cycles import SharedBanks
+from hwgen.model.columns import SharedBanks
 from hwgen.model.timing import TimingResult
 from hwgen.report.figures import (
     SEPARATED,

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hwgen.codegen.nodes import Call, Node
+from hwgen.codegen.nodes import Call
 from hwgen.codegen.program import Program
 from hwgen.model.bound import offchip_accesses
+from hwgen.model.columns import call_bytes
 from hwgen.model.costs import entry_bytes
-from hwgen.model.counting import Access, total, touched_entries
-from hwgen.model.traffic import call_bytes
-from hwgen.spec.expression import Expr, evaluate
+from hwgen.model.tally import executed
+from hwgen.model.touched import Access, touched_entries
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.memory import WAYS
 
@@ -33,24 +32,14 @@ def memory_traffic(program: Program, hardware: HardwareSpec) -> tuple[MemoryTraf
     An operand counts once per iteration of its call; one that is updated is read and written.
     """
 
-    def counted(node: Node) -> tuple[Expr, ...] | None:
-        if not isinstance(node, Call):
-            return None
-        return () if node.kernel else node.extents
-
-    def leaf(node: Node, values: Mapping[str, int]) -> Mapping[str, int]:
-        assert isinstance(node, Call)
-        extents = () if node.kernel else tuple(int(evaluate(e, values)) for e in node.extents)
-        moved: Counter[str] = Counter()
-        for memory, tensor, way, size in call_bytes(node, extents, program, hardware):
-            moved[f"{memory} {tensor} {way}"] += size
-        return moved
-
-    found = total(program.body, counted, leaf)
-    pairs = sorted({(key.split(" ")[0], key.split(" ")[1]) for key in found})
+    found: Counter[tuple[str, str, str]] = Counter()
+    for run in executed(program, hardware, Call, lambda c: () if c.kernel else c.extents):
+        for memory, tensor, way, size in call_bytes(run.node, run.values, program, hardware):
+            found[memory, tensor, way] += size * run.times
+    pairs = {(memory, tensor) for memory, tensor, _ in found}
     order = [m.name for m in hardware.memories]
     return tuple(
-        MemoryTraffic(m, t, found[f"{m} {t} load"], found[f"{m} {t} store"])
+        MemoryTraffic(m, t, found[m, t, "load"], found[m, t, "store"])
         for m, t in sorted(pairs, key=lambda pair: (order.index(pair[0]), pair[1]))
     )
 

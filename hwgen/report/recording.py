@@ -11,13 +11,13 @@ from functools import cached_property
 
 from hwgen.codegen.nodes import Call, Code
 from hwgen.codegen.program import Program
-from hwgen.model.counting import nested_calls
 from hwgen.model.machine import Machine
 from hwgen.model.scoreboard import cycle_costs
 from hwgen.model.share import largest_share
 from hwgen.model.stream import Costs, Operation, Stream
 from hwgen.model.timing import estimate_cycles
 from hwgen.model.timing_result import TimelineEntry, TimingResult
+from hwgen.model.touched import nested_calls
 from hwgen.model.turns import PROCESSOR
 from hwgen.spec.expression import evaluate
 from hwgen.spec.hardware import HardwareSpec

@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hwgen.model.bank_cycles import SharedBanks, shared_banks
-from hwgen.model.energy import Energy
-from hwgen.model.traffic import TensorTraffic, off_chip_traffic
+from hwgen.model.columns import (
+    Energy,
+    SharedBanks,
+    TensorTraffic,
+    off_chip_traffic,
+    shared_banks,
+)
 from hwgen.report.banks import banked, conflict_lines
 from hwgen.report.refused import Refusal
 from hwgen.spec.shown import rate_text, seconds_text

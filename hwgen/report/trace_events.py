@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from hwgen.codegen.nodes import calls
 from hwgen.codegen.program import Program
-from hwgen.model.counting import nested_calls
-from hwgen.model.traffic import off_chip_bytes
+from hwgen.model.columns import off_chip_bytes
 from hwgen.report.banks import BankUse, bank_uses
 from hwgen.report.figures import Json
 from hwgen.report.recording import RecordedCall, Recording, SlotUse, record, slot_uses
@@ -174,7 +174,7 @@ def token_flows(recording: Recording) -> Iterator[Json]:
 
 def bus_counters(recording: Recording, program: Program, hardware: HardwareSpec) -> Iterator[Json]:
     """Bytes per cycle that cross the bus in each direction, each call's spread over its cycles."""
-    sites = {n.call.site: n.call for n in nested_calls(program.body)}
+    sites = {call.site: call for call in calls(program.body)}
     spans: list[tuple[int, int, int, int]] = []
     for call in recording.calls:
         site = sites.get(call.site)

@@ -17,11 +17,11 @@ import pytest
 import hwgen
 from hwgen.cli import main
 from hwgen.errors import HwgenError
+from hwgen.model.columns import off_chip_traffic
 from hwgen.model.compiled import compile_model, have_compiler
 from hwgen.model.numeric import Array
 from hwgen.model.redundancy import check_minimal
 from hwgen.model.reference import random_inputs, run_reference
-from hwgen.model.traffic import off_chip_traffic
 from hwgen.passes.kernel import Kernel
 from hwgen.pipeline import SearchOptions, compile_workload
 from hwgen.spec.hardware import HardwareSpec

@@ -16,8 +16,8 @@ import pytest
 from hwgen import pipeline
 from hwgen.completing import complete_script
 from hwgen.errors import HwgenError
+from hwgen.model.columns import off_chip_traffic
 from hwgen.model.redundancy import check_minimal
-from hwgen.model.traffic import off_chip_traffic
 from hwgen.passes import fusing, pipelining
 from hwgen.passes.fusing import Sketch, begun, fused, fused_if_better
 from hwgen.passes.handovers import in_pieces

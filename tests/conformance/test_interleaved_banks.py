@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from benchmarks.whole import simulate_timing
 from hwgen.codegen.lower.padding import paddings
 from hwgen.errors import HwgenError
-from hwgen.model.bank_cycles import Touched, served_cycles, shared_banks
+from hwgen.model.bank_cycles import Touched, served_cycles
+from hwgen.model.columns import shared_banks
 from hwgen.model.compiled import have_compiler
 from hwgen.passes.kernel import Kernel
 from hwgen.passes.phase import DEFAULTS, SearchOptions

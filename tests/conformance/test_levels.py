@@ -14,7 +14,7 @@ import pytest
 import hwgen
 from hwgen.codegen.nodes import Call, Loop, Node, nodes
 from hwgen.errors import HwgenError
-from hwgen.model.traffic import off_chip_traffic
+from hwgen.model.columns import off_chip_traffic
 from hwgen.passes.cache import ScheduleCache
 from hwgen.passes.kernel import Kernel
 from hwgen.passes.phase import SearchOptions

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hwgen.errors import HwgenError
-from hwgen.model.traffic import off_chip_traffic
+from hwgen.model.columns import off_chip_traffic
 from hwgen.passes import network as networks
 from hwgen.passes.kernel import Kernel
 from hwgen.passes.network import _Network, in_parts

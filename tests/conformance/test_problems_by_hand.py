@@ -14,8 +14,8 @@ import pytest
 
 import hwgen
 from hwgen.completing import compile_scripted
+from hwgen.model.columns import moved_bytes
 from hwgen.model.compiled import have_compiler
-from hwgen.model.traffic import moved_bytes
 from hwgen.passes.kernel import Kernel
 from hwgen.pipeline import SearchOptions, compile_workload
 from hwgen.polyhedral.schedule.schedule import Schedule

@@ -14,8 +14,8 @@ from hwgen.codegen.nodes import Node, Sync, calls, rewritten
 from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound
+from hwgen.model.columns import off_chip_traffic
 from hwgen.model.compiled import have_compiler
-from hwgen.model.traffic import off_chip_traffic
 from hwgen.passes.kernel import Kernel
 from hwgen.passes.scripting import compile_script
 from hwgen.pipeline import SearchOptions, compile_kernel

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hwgen.model.traffic import off_chip_traffic
+from hwgen.model.columns import off_chip_traffic
 from hwgen.passes.kernel import Kernel
 from hwgen.pipeline import SearchOptions, compile_kernel
 from hwgen.spec.load import load_hardware, load_workload

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from hwgen.errors import HwgenError
+from hwgen.model.columns import TensorTraffic, off_chip_traffic
 from hwgen.model.compiled import have_compiler
-from hwgen.model.traffic import TensorTraffic, off_chip_traffic
 from hwgen.passes.kernel import Kernel
 from hwgen.passes.scripting import compile_script
 from hwgen.passes.trees import compile_tree

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hwgen.completing import complete_script
+from hwgen.model.columns import moved_bytes
 from hwgen.model.compiled import have_compiler
-from hwgen.model.traffic import moved_bytes
 from hwgen.passes.kernel import Kernel
 from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.passes.scripting import compile_script

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from platform import machine
@@ -18,13 +18,12 @@ from shutil import which
 
 import numpy as np
 
-from hwgen.codegen.nodes import Call, SyncNode
+from hwgen.codegen.nodes import Call
 from hwgen.codegen.program import Program
 from hwgen.codegen.source import CSource
-from hwgen.model.counting import total
+from hwgen.model import tally
 from hwgen.model.issuing import issuing_cycles
 from hwgen.model.numeric import STORAGE
-from hwgen.spec.expression import evaluate
 from hwgen.spec.hardware import HardwareSpec
 from tests.gemmini.harness import HERE
 from tests.host.retired import can_count, executed
@@ -39,18 +38,10 @@ INCLUDES = (f"-I{HERE}/riscv",)
 
 def host_cycles(program: Program, hardware: HardwareSpec) -> int:
     """In which a host issues all calls of a program, one after the other."""
-
-    def leaf(call: Call | SyncNode, values: Mapping[str, int]) -> Mapping[str, int]:
-        assert isinstance(call, Call)
-        extents = tuple(int(evaluate(e, values)) for e in call.extents)
-        key = (id(call), extents)
-        if key not in known:
-            known[key] = issuing_cycles(call, extents, hardware)
-        return {"cycles": known[key]}
-
-    known: dict[tuple[int, tuple[int, ...]], int] = {}
-    counted = total(program.body, lambda n: n.extents if isinstance(n, Call) else None, leaf)
-    return counted["cycles"]
+    return sum(
+        run.times * issuing_cycles(run.node, run.values, hardware)
+        for run in tally.executed(program, hardware, Call, lambda call: call.extents)
+    )
 
 
 @dataclass(frozen=True, slots=True)

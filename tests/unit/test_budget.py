@@ -18,7 +18,7 @@ BUDGET = {
     "cli": 5061,
     "codegen": 19313,
     "explore": 940,
-    "model": 10868,
+    "model": 10717,
     "network": 5953,
     "passes": 6225,
     "polyhedral": 23960,

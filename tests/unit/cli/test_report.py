@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from hwgen.model.columns import off_chip_traffic
 from hwgen.model.functional import run
 from hwgen.model.reference import random_inputs
-from hwgen.model.traffic import off_chip_traffic
 from hwgen.pipeline import compile_kernel
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.spec.table import table

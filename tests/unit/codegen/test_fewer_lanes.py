@@ -15,10 +15,10 @@ from hwgen.codegen.nodes import Call, Node, calls, rewritten
 from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound
+from hwgen.model.columns import off_chip_traffic
 from hwgen.model.functional import run
 from hwgen.model.reference import run_reference
 from hwgen.model.timing import estimate_cycles
-from hwgen.model.traffic import off_chip_traffic
 from hwgen.passes import phase
 from hwgen.passes.kernel import Kernel
 from hwgen.pipeline import SearchOptions, compile_kernel

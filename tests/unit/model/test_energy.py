@@ -14,7 +14,7 @@ import hwgen
 from hwgen.cli import main
 from hwgen.codegen.nodes import Call, If, Loop, Node
 from hwgen.errors import HwgenError
-from hwgen.model.energy import program_energy
+from hwgen.model.columns import program_energy
 from hwgen.passes.kernel import Kernel
 from hwgen.report.text import describe, measure
 from hwgen.spec.expression import DTYPES, evaluate

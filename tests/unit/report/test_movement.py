@@ -8,9 +8,9 @@ import pytest
 
 from hwgen.model.arithmetic import arithmetic
 from hwgen.model.bound import lower_bound
+from hwgen.model.columns import off_chip_traffic
 from hwgen.model.functional import run
 from hwgen.model.reference import random_inputs
-from hwgen.model.traffic import off_chip_traffic
 from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral.scop import build_scop
 from hwgen.report.movement import compulsory_bytes, memory_traffic

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from benchmarks.whole import simulate_timing
 from hwgen.codegen.nodes import Push
 from hwgen.codegen.program import Program
-from hwgen.model import counting
+from hwgen.model import touched as touching
 from hwgen.model.bound import lower_bound, write_bound
 from hwgen.model.bus import split_rows, write_cycles
-from hwgen.model.counting import Access, count_calls, count_tokens, nested_calls, touched_entries
+from hwgen.model.columns import count_calls, count_tokens
 from hwgen.model.timing import estimate_cycles
+from hwgen.model.touched import Access, nested_calls, touched_entries
 from hwgen.model.trace import CallEvent, walk
 from tests.samples import chip, load_bound_gemm, tiled_gemm_requant
 from tests.unit.timing.nests import gemm_nest
@@ -47,7 +48,7 @@ def touched(program: Program, name: str, span: int = 1) -> tuple[int, int]:
     """Entries of an image touched, `span` at once: by the closed form, and by walking every
     call."""
     accesses = [
-        Access(n, o.name, span)
+        Access(n, o, span)
         for n in nested_calls(program.body)
         for o in n.call.operands
         if o.buffer == name
@@ -84,7 +85,7 @@ def test_counts_agree_with_a_walk(
             closed, walked = touched(program, name, span)
             assert closed == walked, span
     events = list(walk(program))
-    assert count_calls(program) == sum(isinstance(e, CallEvent) for e in events)
+    assert count_calls(program, chip()) == sum(isinstance(e, CallEvent) for e in events)
     pushes, pops = count_tokens(program, chip())[("load", "compute")]
     assert pushes == pops == sum(e == Push("load", "compute") for e in events)
     assert lower_bound(program, chip()).cycles <= simulate_timing(program, chip()).cycles
@@ -95,7 +96,7 @@ def test_conditional_accesses_count_once(monkeypatch: pytest.MonkeyPatch) -> Non
     for name in ("a_image", "b_image", "bias_image", "c_image"):
         closed, walked = touched(program, name)
         assert closed == walked
-    monkeypatch.setattr(counting, "POINTS", 1)
+    monkeypatch.setattr(touching, "POINTS", 1)
     for name in ("a_image", "b_image", "bias_image", "c_image"):
         closed, walked = touched(program, name)
         assert closed <= walked

@@ -18,11 +18,12 @@ from hwgen.codegen.nodes import Call, If, Loop, Node, with_inner
 from hwgen.codegen.program import Program
 from hwgen.completing import compile_scripted
 from hwgen.errors import HwgenError
+from hwgen.model import tally as counting
+from hwgen.model.columns import off_chip_traffic
 from hwgen.model.cost_text import cost_text
 from hwgen.model.formulas import Cost, cost_of
 from hwgen.model.symbolic import Formula, shown, symbolic, value
 from hwgen.model.tally import Parameters, tally
-from hwgen.model.traffic import off_chip_traffic
 from hwgen.passes.kernel import Kernel
 from hwgen.passes.scripting import compile_script
 from hwgen.pipeline import compile_workload
@@ -153,8 +154,19 @@ def test_chips_that_are_drawn() -> None:
     assert found > 3
 
 
-def test_the_timing_that_skips_nothing_agrees() -> None:
-    c = named("vta", "gemm_requant", M=300, N=200, K=500)
+@pytest.mark.parametrize(
+    ("chip", "workload", "sizes"),
+    [
+        ("vta", "gemm_requant", {"M": 300, "N": 200, "K": 500}),
+        # Bursts of rows that begin everywhere.
+        ("npu_shared_buffer", "matmul", {"M": 133, "N": 77, "K": 201}),
+    ],
+    ids=str,
+)
+def test_the_timing_that_skips_nothing_agrees(
+    chip: str, workload: str, sizes: dict[str, int]
+) -> None:
+    c = named(chip, workload, **sizes)
     whole = simulate_timing(c.lowering.program, c.hardware)
     for unit, found in zip(c.formulas.units, whole.units, strict=True):
         assert (unit.unit, unit.number) == (found.unit, found.busy - found.bus)
@@ -316,18 +328,28 @@ def test_what_a_processor_computes_is_a_number() -> None:
     assert [u.unit for u in c.formulas.units][-1] == "processor"
 
 
-def test_rates_that_are_means_are_told() -> None:
+def test_long_programs_are_counted_exactly_and_else_that_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     c = named("npu_shared_buffer", "matmul", M=12500, N=300, K=700)
-    assert not c.formulas.exact
+    assert c.formulas.exact
     assert not c.formulas.timed
     text = c.stage("cost")
-    assert "at a mean rate" in text
+    assert "at a mean rate" not in text
     assert "at their mean rate" in text
-    trips = {t.name: t.number for t in c.formulas.parameters}
-    for unit in c.formulas.units:
-        assert number(unit.formula, trips) == unit.number
+    monkeypatch.setattr(counting, "EXACT_OPERATIONS", 100)
+    sampled = again(c, c.lowering.program, c.hardware)
+    assert not sampled.exact
+    assert "at a mean rate" in cost_text(sampled)
     calls = dict(c.timing.calls)
-    assert sum(x.number for x in c.formulas.calls if x.name == "matmul") == calls["matmul"]
+    for cost in (c.formulas, sampled):
+        trips = {t.name: t.number for t in cost.parameters}
+        for unit in cost.units:
+            assert number(unit.formula, trips) == unit.number
+        for name in ("load", "matmul", "store"):
+            assert sum(x.number for x in cost.calls if x.name == name) == calls[name]
+    for unit, mean in zip(c.formulas.units, sampled.units, strict=True):
+        assert mean.number == pytest.approx(unit.number, rel=0.001)
 
 
 def test_a_loop_with_other_trips_has_another_parameter() -> None:

@@ -62,7 +62,7 @@ def skipping(program: Program, hardware: HardwareSpec) -> TimingResult:
     """A run that skips every repetition it finds."""
     costs = cycle_costs(program, hardware)
     machine = Machine(hardware, costs)
-    stream = Stream(program, hardware, costs, machine, skip=True)
+    stream = Stream(program, hardware, costs, machine, skip=machine)
     stream.run()
     return machine.result(stream)
 
@@ -185,6 +185,6 @@ def test_a_product_is_simulated_in_a_part_of_its_operations() -> None:
         load_workload(ROOT / "workloads" / "matmul.yaml", {}), hardware
     ).program
     machine = Machine(hardware, costs := cycle_costs(program, hardware))
-    stream = Stream(program, hardware, costs, machine, skip=True)
+    stream = Stream(program, hardware, costs, machine, skip=machine)
     stream.run()
     assert 20 * stream.emitted < sum(count for _, count in machine.result(stream).calls)

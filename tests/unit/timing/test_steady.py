@@ -36,7 +36,7 @@ SHAPES = [
 def repeated(program: Program) -> tuple[Machine, Stream]:
     """A run that skips every repetition it finds, with the chip's own queues."""
     machine = Machine(chip())
-    stream = Stream(program, chip(), CycleCosts(program, chip()), machine, skip=True)
+    stream = Stream(program, chip(), CycleCosts(program, chip()), machine, skip=machine)
     stream.run()
     return machine, stream
 

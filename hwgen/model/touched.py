@@ -1,40 +1,21 @@
-"""Totals over a program's loop nests at a cost that does not grow with trip counts."""
+"""Distinct entries of images that calls touch, in closed form or by marking them."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 import numpy.typing as npt
 
-from hwgen.codegen.nodes import (
-    Barrier,
-    Call,
-    Code,
-    Configure,
-    If,
-    Loop,
-    Node,
-    OfCode,
-    Pop,
-    Push,
-    Signal,
-    Sync,
-    SyncNode,
-    Wait,
-    inner,
-)
-from hwgen.codegen.program import Program
+from hwgen.codegen.nodes import Call, CallOperand, If, Loop, Node, OfCode, Sync
 from hwgen.spec.affine import affine
-from hwgen.spec.expression import Binary, Const, Expr, Name, evaluate, names
-from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.expression import Binary, Expr, Name, names
 from hwgen.spec.intervals import Interval
 
 from .integers import evaluate_rows
-from .periodicity import Watched, interval, zones
+from .periodicity import interval
 
 POINTS = 1 << 18
 """Loop iterations that a union of accesses enumerates at most, and an eighth of their rows."""
@@ -42,127 +23,6 @@ ENTRIES = 1 << 26
 """Entries of the largest image whose accesses are marked one by one."""
 
 Rows = npt.NDArray[np.int64]
-Values = Mapping[str, int]
-Leaf = Callable[[Call | SyncNode, Values], Mapping[str, int]]
-
-
-def total(
-    nodes: tuple[Node, ...],
-    counted: Callable[[Call | SyncNode], tuple[Expr, ...] | None],
-    leaf: Leaf,
-) -> Counter[str]:
-    """Sum of `leaf` over every executed call and synchronisation that is counted.
-
-    `counted` gives the expressions that `leaf` of a node depends on, or None to leave it out.
-    """
-    return _Total(counted, leaf).run(nodes, {})
-
-
-class _Total:
-    def __init__(
-        self, counted: Callable[[Call | SyncNode], tuple[Expr, ...] | None], leaf: Leaf
-    ) -> None:
-        self.counted = counted
-        self.leaf = leaf
-        # What the counted nodes of a part of the text depend on, by the part's identity.
-        self.needs: dict[int, list[Expr] | None] = {}
-
-    def run(self, nodes: tuple[Node, ...], values: dict[str, int]) -> Counter[str]:
-        result: Counter[str] = Counter()
-        for node in nodes:
-            if self._needs(node) is None:
-                continue
-            match node:
-                case Call() | Sync():
-                    result.update(self.leaf(node, values))
-                case If(condition, then, otherwise):
-                    result += self.run(then if evaluate(condition, values) else otherwise, values)
-                case Loop():
-                    result += self._loop(node, values)
-                case OfCode():
-                    pass
-        return result
-
-    def _loop(self, loop: Loop, values: dict[str, int]) -> Counter[str]:
-        first, end = int(evaluate(loop.lower, values)), int(evaluate(loop.upper, values))
-        result: Counter[str] = Counter()
-        if end <= first:
-            return result
-        ranges: dict[str, Interval] = {n: (v, v) for n, v in values.items()}
-        ranges[loop.variable] = (first, end - 1)
-        inner_ranges(loop.body, ranges)
-        needs = [e for node in loop.body for e in self._needs(node) or ()]
-        watched = [Watched(e) for e in needs]
-        for zone in zones(watched, loop.variable, (first, end - 1), ranges):
-            period = zone.period or zone.end - zone.start
-            for v in range(zone.start, min(zone.end, zone.start + period)):
-                times = (zone.end - v - 1) // period + 1
-                body = self.run(loop.body, {**values, loop.variable: v})
-                result.update({name: count * times for name, count in body.items()})
-        return result
-
-    def _needs(self, node: Node) -> list[Expr] | None:
-        if id(node) not in self.needs:
-            self.needs[id(node)] = self._find_needs(node)
-        return self.needs[id(node)]
-
-    def _find_needs(self, node: Node) -> list[Expr] | None:
-        match node:
-            case Call() | Sync():
-                found = self.counted(node)
-                return None if found is None else list(found)
-            case If(condition, then, otherwise):
-                own, parts = [condition], (*then, *otherwise)
-            case Loop(_, lower, upper, body):
-                own, parts = [lower, upper], body
-            case OfCode():
-                return None
-        inside = [self._needs(part) for part in parts]
-        if all(needs is None for needs in inside):
-            return None
-        return own + [e for needs in inside for e in needs or ()]
-
-
-def inner_ranges(nodes: tuple[Node, ...], ranges: dict[str, Interval]) -> None:
-    """Add the ranges of the loops inside, over everything that the outer ranges allow."""
-    for node in nodes:
-        match node:
-            case Loop(variable, lower, upper, body):
-                low = interval(lower, ranges)[0]
-                high = interval(upper, ranges)[1] - 1
-                ranges[variable] = (low, max(low, high))
-                inner_ranges(body, ranges)
-            case _:
-                inner_ranges(inner(node), ranges)
-
-
-def count_calls(program: Program) -> int:
-    """Calls that a program executes."""
-
-    def leaf(_node: Call | SyncNode, _values: Values) -> Mapping[str, int]:
-        return {"calls": 1}
-
-    return total(program.body, lambda node: () if isinstance(node, Call) else None, leaf)["calls"]
-
-
-def count_tokens(
-    program: Program, hardware: HardwareSpec
-) -> dict[tuple[str, str], tuple[int, int]]:
-    """Pushes and pops, or signals and waits, by edge."""
-
-    def leaf(node: Call | SyncNode, _: Values) -> Mapping[str, int]:
-        match node:
-            case Push(source, target) | Signal(source, target):
-                return {f"push {source} {target}": 1}
-            case Pop(source, target) | Wait(source, target):
-                return {f"pop {source} {target}": 1}
-            case Call() | Barrier() | Configure() | Code():
-                return {}
-
-    counts = total(program.body, lambda node: None if isinstance(node, Call) else (), leaf)
-    exchanged = hardware.tokens or hardware.events
-    edges = exchanged.edges if exchanged is not None else ()
-    return {(a, b): (counts[f"push {a} {b}"], counts[f"pop {a} {b}"]) for a, b in edges}
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +58,7 @@ class Access:
     """An operand of a call; `span`: entries that it touches at once, one after the other."""
 
     nested: NestedCall
-    operand: str
+    operand: CallOperand
     span: int = 1
 
 
@@ -225,8 +85,7 @@ def touched_entries(accesses: list[Access], entries: int) -> int:
 
 def _spans(access: Access) -> tuple[Rows, Rows] | None:
     """Starts and ends of the dense runs of an access, or None where there are too many."""
-    nested, call = access.nested, access.nested.call
-    operand = next(o for o in call.operands if o.name == access.operand)
+    nested, call, operand = access.nested, access.nested.call, access.operand
     ranges: dict[str, Interval] = {}
     conditions = list(nested.conditions)
     for loop in nested.loops:
@@ -234,8 +93,9 @@ def _spans(access: Access) -> tuple[Rows, Rows] | None:
         high = interval(loop.upper, ranges)
         ranges[loop.variable] = (low[0], max(low[0], high[1] - 1))
         if low[0] != low[1] or high[0] != high[1]:
-            variable = Binary("-", loop.upper, loop.lower)
-            conditions += [(Binary(">", variable, Const(0)), True), *_inside(loop)]
+            variable = Name(loop.variable)
+            conditions.append((Binary(">=", variable, loop.lower), True))
+            conditions.append((Binary("<", variable, loop.upper), True))
     relevant = {n for e in (operand.address, *operand.strides, *call.extents) for n in names(e)}
     deciding = {n for e, _ in conditions for n in names(e)} - relevant
     axes: dict[str, Rows] = {}
@@ -281,14 +141,6 @@ def _spans(access: Access) -> tuple[Rows, Rows] | None:
     return starts, starts + width
 
 
-def _inside(loop: Loop) -> list[tuple[Expr, bool]]:
-    variable = Name(loop.variable)
-    return [
-        (Binary(">=", variable, loop.lower), True),
-        (Binary("<", variable, loop.upper), True),
-    ]
-
-
 def _dense_entries(access: Access) -> tuple[int, bool]:
     """Entries that the access is sure to cover, from its strides alone, and whether that is all.
 
@@ -303,8 +155,7 @@ def _dense_entries(access: Access) -> tuple[int, bool]:
 
 def _strided_entries(access: Access, short: int) -> tuple[int, bool]:
     """The same without the last `short` iterations of each loop, where tails may be smaller."""
-    nested, call = access.nested, access.nested.call
-    operand = next(o for o in call.operands if o.name == access.operand)
+    nested, call, operand = access.nested, access.nested.call, access.operand
     linear = affine(operand.address)
     if linear is None:
         return 0, False
