@@ -20,9 +20,9 @@ BUDGET = {
     "explore": 940,
     "model": 10717,
     "network": 5953,
-    "passes": 6225,
+    "passes": 6211,
     "polyhedral": 23960,
-    "report": 3518,
+    "report": 3511,
     "spec": 11377,
     "verify": 3860,
 }
