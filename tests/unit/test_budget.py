@@ -21,7 +21,7 @@ BUDGET = {
     "model": 10717,
     "network": 5953,
     "passes": 6211,
-    "polyhedral": 23960,
+    "polyhedral": 23980,
     "report": 3511,
     "spec": 11377,
     "verify": 3860,

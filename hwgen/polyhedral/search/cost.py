@@ -104,6 +104,14 @@ def _around(nodes: Sequence[Node], loops: Sequence[Repeat]) -> Iterator[tuple[in
             yield id(node), [x.name for x in loops[: max(mine, default=len(loops))]]
 
 
+def _matter(nodes: Sequence[Node]) -> Iterator[tuple[str, set[str]]]:
+    """Of each loop, those in whose last iteration something inside of it is shorter."""
+    for node in nodes:
+        if isinstance(node, Repeat):
+            yield node.name, {name for b in blocks(node.body) for name, _ in b.ends}
+            yield from _matter(node.body)
+
+
 def _once(node: Node) -> Node:
     """A tree whose loops have one iteration, none of them a last one."""
     if isinstance(node, Block):
@@ -144,7 +152,8 @@ class _Walk:
     `rows`. `queued`: the last two blocks of each unit. `now`: the iteration of each loop; `ending`,
     `before_last`: those in their last and in the one before; `shorter`: those in whose last a block
     is shorter, and `foreseen` where it is one that runs ahead; `around`: the loops of each block of
-    which those that it runs ahead of are iterations."""
+    which those that it runs ahead of are iterations; `matter`: of each loop, those whose last
+    iterations matter inside; `numbers`: of last iterations, and of which points."""
 
     def __init__(
         self, machine: Machine, versions: Mapping[str, Counts], nodes: Sequence[Node]
@@ -166,6 +175,8 @@ class _Walk:
         self.shorter = {name for b in every for name, _ in b.ends}
         self.foreseen = {name for b in every if b.shift < 0 for name, _ in b.ends}
         self.around = dict(_around(nodes, ()))
+        self.matter = dict(_matter(nodes))
+        self.numbers: dict[tuple[str, int], list[tuple[int, NDArray[np.bool_]]]] = {}
         units = sorted({b.unit for b in every} | {b.held for b in every if b.held})
         kinds = ("unit", "before", "done", "posted")
         rows: list[Row] = [(kind, u, 0) for kind in kinds for u in units]
@@ -263,7 +274,9 @@ class _Walk:
         """So many iterations, of which none is a last one."""
         now = sorted(self.now.items())
         watched = ((n, min(i, self.watched[n] + 1)) for n, i in now if n in self.watched)
-        key = (loop.name, *watched, *sorted(self.ending), "", *sorted(self.before_last))
+        matter = self.matter[loop.name]
+        ends = (sorted(x & matter) for x in (self.ending, self.before_last))
+        key = (loop.name, *watched, *map(tuple, ends))
         pace = self.steady.get(key)
         most = int(count.max())
         again = max(AGAIN, self.watched.get(loop.name, 0) + 1)
@@ -272,7 +285,7 @@ class _Walk:
         for n in range(walked):
             self._iteration(loop, n)
             passed.append(np.array(self.times))
-        if walked == WALKED:
+        if pace is None and most > again:
             pace = self.steady[key] = (passed[-1] - passed[-3]) / 2
         if most > walked:
             assert pace is not None
@@ -283,17 +296,20 @@ class _Walk:
 
     def _end(self, loop: Repeat, left: int) -> None:
         """One of the last iterations, by its number where that matters to a block."""
-        matters = max(self.watched.get(loop.name, -1) + 1, int(self.has_behind))
-        numbers = np.minimum(loop.count - left, matters)
-        before, every = np.array(self.times), np.unique(numbers).tolist()
-        after = np.array(self.times)
-        for number in every:
-            if number < 0:
-                continue
+        if (loop.name, left) not in self.numbers:
+            most = max(self.watched.get(loop.name, -1) + 1, int(self.has_behind))
+            numbers = np.minimum(loop.count - left, most)
+            every = [(n, numbers == n) for n in np.unique(numbers).tolist() if n >= 0]
+            self.numbers[loop.name, left] = every
+        every = self.numbers[loop.name, left]
+        if len(every) == 1 and every[0][1].all():
+            self._iteration(loop, every[0][0])
+            return
+        before = np.array(self.times)
+        after = np.array(before)
+        for number, mine in every:
             self._iteration(loop, number)
-            if len(every) == 1:
-                return
-            np.copyto(after, self.times, where=numbers == number)
+            np.copyto(after, self.times, where=mine)
             self.times[:] = before
         self.times[:] = after
 

@@ -45,9 +45,13 @@ class Leaves:
         def whole(extents: Grid) -> Transfer:
             return transfer_cycles(hardware, o, shape.match, extents, storage)
 
-        extents = shape.extents(depth) if part is None else part
-        ends = shape.ends(moving, extents, depth, lambda x: whole(x).cycles)
-        cycles, beats, issued, written = (x * filled for x in whole(extents))
+        def made() -> tuple[Transfer, Ends]:
+            extents = shape.extents(depth) if part is None else part
+            return whole(extents), shape.ends(moving, extents, depth, lambda x: whole(x).cycles)
+
+        key = "ends", o.name, frozenset(shape.loops[:depth])
+        one, ends = shape.cache.once(key, made) if part is None else made()
+        cycles, beats, issued, written = (x * filled for x in one)
         share = self.shares.get(storage, np.zeros(1))
         beside = o.intrinsic.unit != self.anchor and bool(np.any(share > 0))
         block = replace(
