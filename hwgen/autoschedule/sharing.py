@@ -15,9 +15,9 @@ from functools import partial, reduce
 from itertools import takewhile
 from math import lcm
 
-from hwgen.autoschedule.lanes import SPARE, has_kind
+from hwgen.autoschedule.lanes import has_kind
 from hwgen.autoschedule.nests import attempt, count, take_back
-from hwgen.autoschedule.options import WORTH, Options
+from hwgen.autoschedule.options import Options
 from hwgen.autoschedule.report import Choice
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.tree import loop_edits
@@ -271,7 +271,7 @@ def _enough(node: Node, machine: Processor) -> list[str]:
     only one iteration."""
     found: list[str] = []
     trips = 1
-    while isinstance(node, Loop) and node.kind == "serial" and trips < SPARE * machine.workers:
+    while isinstance(node, Loop) and node.kind == "serial" and trips < machine.workers:
         found.append(node.name)
         trips *= node.extent
         inner, *more = node.body
@@ -298,7 +298,7 @@ def share_out(schedule: Schedule, given: tuple[str, ...], options: Options) -> N
         cycles = estimate_nest(alone, schedule.homes, hardware, 0).cycles
         if options.parallel_cycles is None:
             shared = estimate_nest(_by_workers(alone, hardware), schedule.homes, hardware, 0).cycles
-            worth = shared + (WORTH - 1) * machine.start_cycles < cycles
+            worth = shared < cycles
         else:
             worth = cycles > options.parallel_cycles
         for count_ in range(len(loops), 0, -1) if worth else ():

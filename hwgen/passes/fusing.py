@@ -27,9 +27,9 @@ from hwgen.passes.worth import is_near, is_scarce
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.scop import views_of
-from hwgen.polyhedral.search.choose import SHORT_KERNEL
+from hwgen.polyhedral.search.choose import SHORT_KERNEL, TIE
 from hwgen.polyhedral.search.objective import Measure
-from hwgen.polyhedral.search.search import Watch
+from hwgen.polyhedral.search.search import SCHEDULE_WORK, Watch
 from hwgen.polyhedral.tree.edit import find_stage, refuse
 from hwgen.polyhedral.tree.faded import faded
 from hwgen.polyhedral.tree.loop_tree import LoopTree
@@ -45,10 +45,6 @@ USUAL = 32
 TILE = 64
 """Iterations of a loop over tiles of an operand that does not fit whole."""
 
-ALIKE = 1.005
-"""Kernels whose cycles differ by less take the same time: the one that moves fewer bytes is
-taken."""
-
 ROWS = (1, 2)
 """Fewer, where windows slide: blocks of so few do not compute the same again."""
 
@@ -56,14 +52,8 @@ AGAIN = 1.5
 """Instances that may be executed, of those that there are: more of them for several blocks each
 are hardly ever worth it."""
 
-STAGE_WORK = 40_000
-"""What compiling a stage counts as, of the work that a search may do."""
-
 PIPELINED = 3
 """Kernels of which pipelines are looked for, those with the least busy units first."""
-
-SOONER = 1.1
-"""Handovers in pieces hardly ever make a kernel faster by more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +87,9 @@ def fused_if_better(start: Start, made: Kernel, options: SearchOptions = DEFAULT
     with isl.bounded():
         most = options.measure(made)
         if options.objective == "cycles":
-            most = (int(made.cycles * ALIKE),)
+            most = (int(made.cycles * TIE),)
         found = fused(start, options, most, _sizes(made))
-    if found is None or options.objective != "cycles" or found.cycles * ALIKE < made.cycles:
+    if found is None or options.objective != "cycles" or found.cycles * TIE < made.cycles:
         return found or made
     return found if found.offchip_bytes < made.offchip_bytes else made
 
@@ -302,10 +292,8 @@ class _Search:
 
     def in_pieces(self) -> Kernel | None:
         """The best kernel, the best pipeline's handovers in pieces where that is better."""
-        if self.piped is not None:
-            *before, cycles = self._measure(self.piped.kernel)
-            if (*before, cycles / SOONER) < self.most:
-                self._keep(in_pieces(self.piped).kernel)
+        if self.piped is not None and self._least(self.piped.kernel) < self.most:
+            self._keep(in_pieces(self.piped).kernel)
         return self.best
 
     def _less(self, one: Pipeline, other: Pipeline) -> bool:
@@ -401,7 +389,7 @@ class _Search:
         # Choices often differ in what a schedule has none of.
         key = schedule.trace(), self.slots
         if key not in self.made:
-            self.watch.spend(STAGE_WORK * len(schedule.state.stages))
+            self.watch.spend(SCHEDULE_WORK)
             assert isinstance(choice.inside, frozenset)
             sliding = slid(schedule, choice.inside)
             found = _with_room(sliding, self.slots)

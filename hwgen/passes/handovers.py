@@ -19,9 +19,6 @@ from hwgen.passes.pipelining import Pipeline, room, shifted
 COUNTS = (2, 4)
 """Pieces in which one block takes what another makes."""
 
-TRIED = 3
-"""Handovers of a kernel that are tried in pieces, those first that may gain most."""
-
 LITTLE = 1.003
 """What the model foretells to take less of the time gains nothing."""
 
@@ -30,7 +27,7 @@ def in_pieces(found: Pipeline) -> Pipeline:
     """The same pipeline, or a faster one in which what enters or leaves the chip does so in
     pieces."""
     tried: set[Pieces] = set()
-    while (body := found.body) is not None and found.waits and len(tried) < TRIED:
+    while (body := found.body) is not None and found.waits:
         now = body.least(found.delays, partial(room, found.plain, body))
         ranked: list[tuple[float, Pieces]] = []
         for finest in (p for p in _handovers(found, body) if p not in tried):

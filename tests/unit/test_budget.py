@@ -12,15 +12,15 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[2] / "hwgen"
 
 BUDGET = {
-    "": 905,
-    "autoschedule": 2492,
+    "": 899,
+    "autoschedule": 2450,
     "cli": 4960,
-    "codegen": 19313,
+    "codegen": 19274,
     "explore": 940,
     "model": 10868,
-    "network": 5953,
-    "passes": 6223,
-    "polyhedral": 23901,
+    "network": 5951,
+    "passes": 6149,
+    "polyhedral": 23880,
     "report": 3518,
     "spec": 11377,
     "verify": 3860,

@@ -50,9 +50,6 @@ class Step:
     in_place: str = ""
 
 
-MOST_WAYS = 256
-"""Ways to compute a block of which the best is taken: the first ones are seldom worse."""
-
 MOST_TRIES = 20_000
 """Intrinsics held against values on the way to them."""
 
@@ -292,8 +289,7 @@ class _Ways:
 
     def __init__(self, search: _Search, pool: Sequence[Intrinsic]) -> None:
         self.search = search
-        found = (steps for steps, left in search.root(pool) if not left)
-        self._more = islice(found, MOST_WAYS)
+        self._more = (steps for steps, left in search.root(pool) if not left)
         self._found: list[list[Step]] = []
 
     def __iter__(self) -> Iterator[list[Step]]:

@@ -20,7 +20,7 @@ from hwgen.polyhedral.match.wide_calls import adding_store, reading_in_place
 from hwgen.polyhedral.search.estimate_caches import operand_reads
 from hwgen.polyhedral.search.estimate_shape import Cache, Grid, Shape, storage_entries
 from hwgen.polyhedral.search.resident import fitting
-from hwgen.polyhedral.search.space import MAX_ORDERED, Space, length, tile_options
+from hwgen.polyhedral.search.space import MAX_ORDERED, MAX_SHAPES, Space, length, tile_options
 from hwgen.polyhedral.search.tiling import Tiling, in_place, inner_name, outer_name
 
 SMALL = 6
@@ -29,9 +29,6 @@ along lanes."""
 
 LARGE = 216
 """Combinations of larger tiles around each of them, at most."""
-
-SHAPES = 1024
-"""Orders and placements of larger tiles that are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +106,7 @@ def levels(space: Space) -> Iterator[Levels]:
                     continue
                 yield Levels(loops, spatial, placement, grid, cache, parts)
                 seen += 1
-                if seen == SHAPES:
+                if seen == MAX_SHAPES:
                     return
 
 

@@ -36,17 +36,9 @@ MAX_ORDERED = 5
 MAX_SHAPES = 1 << 10
 """Orders and placements of one match; of more, fewer loops are ordered."""
 
-MAX_POINTS = 1 << 17
-"""Combinations of tile sizes of one match; of more, fewer sizes of a loop are considered."""
-
-FIRST_LOOK = 1 << 18
-"""Points of a large space that are costed to see which orders and placements are good."""
-
-LEAST_OPTIONS = 3
-"""Tile sizes of one loop in the smallest space."""
-
 WHOLE_SPACE = 1 << 18
-"""A space of at most this many points is considered without restriction."""
+"""A space of at most this many points is considered without restriction. Of a larger one, as many
+are costed to see which orders and placements are good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +304,7 @@ def smaller(space: Space) -> Space:
     while space.choices > MAX_SHAPES and space.restriction.ordered > 1:
         ordered = min(space.restriction.ordered, len(space.spatial)) - 1
         space = replace(space, restriction=replace(space.restriction, ordered=ordered))
-    while space.tiles > MAX_POINTS and (options := space.restriction.options or 0) > LEAST_OPTIONS:
+    while space.tiles > WHOLE_SPACE and (options := space.restriction.options or 0) > 1:
         space = replace(space, restriction=replace(space.restriction, options=options - 1))
     return space
 
@@ -320,7 +312,7 @@ def smaller(space: Space) -> Space:
 def coarser(space: Space, shapes: int) -> Space:
     """A space with so few tile sizes that all of its points are few, in so many shapes."""
     options = MAX_OPTIONS
-    while space.tiles * shapes > FIRST_LOOK and options > LEAST_OPTIONS:
+    while space.tiles * shapes > WHOLE_SPACE and options > 1:
         options -= 1
         space = replace(space, restriction=replace(space.restriction, options=options))
     return space
