@@ -31,6 +31,7 @@ from hwgen.autoschedule.options import DEFAULTS, Options
 from hwgen.autoschedule.orders import order_loops
 from hwgen.autoschedule.report import Choice, SearchReport
 from hwgen.autoschedule.sharing import share_loops, share_out
+from hwgen.constants import WRITTEN_NODES
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.search.search import Watch
@@ -40,9 +41,6 @@ from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage
 from hwgen.polyhedral.tree.placement import MAX_NESTED
 from hwgen.spec.expression import DTYPES, Access, Name, names, nesting, walk
 from hwgen.spec.processor import Processor
-
-WRITTEN = 256
-"""Nodes of a value up to which what is read more than once is written out at each place."""
 
 
 def autoschedule(schedule: Schedule, options: Options = DEFAULTS) -> SearchReport:
@@ -138,7 +136,7 @@ def _short(state: LoopTree, name: str) -> bool:
     nodes = list(walk(reader.value))
     times = sum(isinstance(n, Access) and n.tensor == name for n in nodes)
     written = sum(1 for _ in walk(state.stage[name].value))
-    return times == 1 or len(nodes) + times * written <= WRITTEN
+    return times == 1 or len(nodes) + times * written <= WRITTEN_NODES
 
 
 def _compute_where_read(schedule: Schedule, stage: str) -> bool:

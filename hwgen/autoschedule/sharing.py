@@ -19,6 +19,7 @@ from hwgen.autoschedule.lanes import has_kind
 from hwgen.autoschedule.nests import attempt, count, take_back
 from hwgen.autoschedule.options import Options
 from hwgen.autoschedule.report import Choice
+from hwgen.constants import MERGED_LOOPS
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.tree import loop_edits
 from hwgen.polyhedral.tree.cost import NestCost, estimate_nest
@@ -28,14 +29,11 @@ from hwgen.spec.expression import substitute
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor
 
-TOGETHER = 3
-"""Loops after one another that are merged into one at once, at most. A limit on the work."""
-
 
 def share_loops(schedule: Schedule, given: tuple[str, ...]) -> list[Choice]:
     """Merge outermost loops, those around what was `given` apart; what was merged."""
     choices: list[Choice] = []
-    for length in range(1, TOGETHER + 1):
+    for length in range(1, MERGED_LOOPS + 1):
         number = 1
         while number + length <= len(schedule.state.root):
             merged = _into_one_before(schedule, number, length, given)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 
+from hwgen.constants import FORMS
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.kernel import REFUSALS, Kernel
 from hwgen.passes.moves import MOVES, all_begun, all_weighed
@@ -30,9 +31,6 @@ from hwgen.spec.workload import Statement, Tensor, Workload
 
 UNMADE = "H421"
 """The code of a tree with a block that no call computes."""
-
-FORMS = 64
-"""Forms of one workload that are looked at."""
 
 Compile = Callable[[Start], Kernel]
 """What makes a kernel of one form."""

@@ -12,15 +12,15 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[2] / "hwgen"
 
 BUDGET = {
-    "": 899,
-    "autoschedule": 2450,
+    "": 1009,
+    "autoschedule": 2446,
     "cli": 4960,
-    "codegen": 19274,
+    "codegen": 19273,
     "explore": 940,
     "model": 10868,
     "network": 5951,
-    "passes": 6149,
-    "polyhedral": 23880,
+    "passes": 6103,
+    "polyhedral": 23847,
     "report": 3518,
     "spec": 11377,
     "verify": 3860,

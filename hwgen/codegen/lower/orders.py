@@ -11,6 +11,7 @@ from math import inf, prod
 from hwgen.codegen.lower.places import Place, Places
 from hwgen.codegen.lower.sites import CallSite, Known
 from hwgen.codegen.lower.trials import Trials
+from hwgen.constants import FREE_STEPS
 from hwgen.errors import Tolerating
 from hwgen.polyhedral.match.bind import BoundTree
 from hwgen.spec.hardware import Intrinsic
@@ -71,8 +72,8 @@ def _begins(site: CallSite) -> bool:
 
 
 def _is_particular(covered: BoundTree, places: Places, place: Place) -> bool:
-    """Whether some hardware loop takes steps of a buffer, or its blocks are no whole multiples of
-    what addresses are counted in."""
+    """Whether some hardware loop takes few steps of a buffer, or its blocks are no whole multiples
+    of what addresses are counted in."""
     if place.image is not None or place.dimensions:
         return False
     if place.span % place.granule:
@@ -80,16 +81,21 @@ def _is_particular(covered: BoundTree, places: Places, place: Place) -> bool:
     if sum(n > 1 for n in place.counts) < 2:
         return False
     return any(
-        _takes_steps(call.intrinsic, call.intrinsic.operands[k].name)
+        _takes_few(call.intrinsic, call.intrinsic.operands[k].name)
         for (block, k), p in places.items()
         if p.name == place.name
         for call in [covered.state.site[block].block.call]
     )
 
 
-def _takes_steps(intrinsic: Intrinsic, operand: str) -> bool:
+def _takes_few(intrinsic: Intrinsic, operand: str) -> bool:
     rules = (x.stride(operand) for x in intrinsic.loops if not x.software)
-    return any(rule.range.maximum > 0 and not rule.dense_after for rule in rules)
+    return any(
+        rule.range.maximum > 0
+        and not rule.dense_after
+        and (rule.range.gaps or rule.range.maximum - rule.range.minimum < FREE_STEPS)
+        for rule in rules
+    )
 
 
 def _ways(place: Place) -> Iterator[tuple[int, ...]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count, islice, product
 
+from hwgen.constants import COVER_TRIES
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.match.beginnings import Harmless
 from hwgen.polyhedral.match.lane_loops import misfit
@@ -49,9 +50,6 @@ class Step:
     immediates: tuple[tuple[str, int | float], ...]
     in_place: str = ""
 
-
-MOST_TRIES = 20_000
-"""Intrinsics held against values on the way to them."""
 
 _Made = tuple[list[Step], list[Intrinsic]]
 """Steps, and the intrinsics that are left."""
@@ -406,7 +404,7 @@ class _Search:
         is to copy, so not in its own place."""
         result = intrinsic.written
         self.tries += 1
-        if self.tries > MOST_TRIES or not self.holds(result, target.tensor):
+        if self.tries > COVER_TRIES or not self.holds(result, target.tensor):
             return
         fields = {i.name: i for i in intrinsic.immediates}
         offchip = result.memory in self.asked.offchip

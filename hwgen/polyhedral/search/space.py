@@ -17,28 +17,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hwgen.constants import MAX_OPTIONS, MAX_ORDERED, MAX_SHAPES, SHORT_REDUCTION, WHOLE_SPACE
 from hwgen.polyhedral.caches import through_caches
 from hwgen.polyhedral.match.matching import Match
 from hwgen.polyhedral.search.estimate_shape import Grid, Storages, storage_entries
 from hwgen.polyhedral.search.resident import fitting
 from hwgen.polyhedral.search.tiling import Tiling, inner_name, outer_name
 from hwgen.spec.hardware import HardwareSpec
-
-SHORT_REDUCTION = 8
-"""Reduction loops without lanes that are this short are the first not to be cut."""
-
-MAX_OPTIONS = 20
-"""Tile sizes of one loop in a thinned space."""
-
-MAX_ORDERED = 5
-"""Spatial loops of which every order is considered; further ones stay innermost."""
-
-MAX_SHAPES = 1 << 10
-"""Orders and placements of one match; of more, fewer loops are ordered."""
-
-WHOLE_SPACE = 1 << 18
-"""A space of at most this many points is considered without restriction. Of a larger one, as many
-are costed to see which orders and placements are good."""
 
 
 @dataclass(frozen=True, slots=True)
