@@ -48,7 +48,8 @@ WHOLE_SPACE = 1 << 18
 are costed to see which orders and placements are good. 2^14 and 2^20 changed no kernel of 36."""
 
 CACHE_TILES = 216
-"""Combinations of larger tiles around each tile of registers. 54 and 800 changed no kernel."""
+"""Combinations of larger tiles around the tile that registers hold. 54 and 800 changed no
+kernel."""
 
 # Loops that stages share
 

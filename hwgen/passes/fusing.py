@@ -191,8 +191,8 @@ def _apart(start: Start, sketch: Sketch) -> tuple[int, ...]:
 
 
 def shareable(start: Start) -> bool:
-    """Whether all stages may share a loop over blocks of the last one's elements, and do hardly
-    anything for several of them."""
+    """Whether all stages may share a loop over blocks of the last one's elements, and do nothing
+    for several of them."""
     for dimension, extent in enumerate(_last(start.workload).shape):
         sketch = Sketch(dimension, BLOCK_SIZES[0])
         schedule = _begun(start, sketch) if extent > BLOCK_SIZES[0] else None

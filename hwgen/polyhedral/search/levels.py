@@ -155,20 +155,17 @@ def _added(space: Space) -> bool:
 
 
 def _large(space: Space, small: Grid, outer: tuple[str, ...]) -> Grid:
-    """Larger tiles around each of the small ones: of these, whole numbers."""
+    """Larger tiles around the small one: of it, whole numbers."""
     most = max(2, int(CACHE_TILES ** (1 / max(1, len(outer)))))
-    rows: list[Grid] = []
-    for i in range(length(small)):
-        tile = {n: int(v[i] if len(v) > 1 else v[0]) for n, v in small.items()}
-        steps = [-(-space.match.count[n] // tile[n]) for n in outer]
-        options = [[k for k in tile_options(s, most) if 1 < k < s] for s in steps]
-        axes = np.meshgrid(*(np.array(o, np.int64) for o in options), indexing="ij")
-        size = math.prod(map(len, options))
-        row = {n: np.full(size, v, np.int64) for n, v in tile.items()}
-        for n, axis in zip(outer, axes, strict=True):
-            row[outer_name(n)] = axis.ravel() * tile[n]
-        rows.append(row)
-    return {n: np.concatenate([row[n] for row in rows]) for n in rows[0]}
+    tile = {n: int(v[0]) for n, v in small.items()}
+    steps = [-(-space.match.count[n] // tile[n]) for n in outer]
+    options = [[k for k in tile_options(s, most) if 1 < k < s] for s in steps]
+    axes = np.meshgrid(*(np.array(o, np.int64) for o in options), indexing="ij")
+    size = math.prod(map(len, options))
+    found: Grid = {n: np.full(size, v, np.int64) for n, v in tile.items()}
+    for n, axis in zip(outer, axes, strict=True):
+        found[outer_name(n)] = axis.ravel() * tile[n]
+    return found
 
 
 def _placements(space: Space, loops: tuple[str, ...], spatial: int) -> Iterator[dict[str, int]]:
