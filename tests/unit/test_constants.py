@@ -15,6 +15,7 @@ import pytest
 
 import hwgen
 from hwgen import constants
+from hwgen.pipeline import compile_workload
 from tests.sampling import THOROUGH
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -141,7 +142,7 @@ def digest(kernel: Kernel, name: str = "", value: object = None) -> str:
     for module in [*sys.modules.values()]:
         if name and module.__name__.startswith("hwgen.") and hasattr(module, name):
             setattr(module, name, value)
-    made = hwgen.compile_kernel(
+    made = compile_workload(
         hwgen.load_workload(ROOT / f"{workload}.yaml", sizes),
         hwgen.load_hardware(ROOT / "hw_specs" / f"{chip}.yaml"),
     )
