@@ -73,6 +73,10 @@ COVERS_RANKED = 729
 """Choices of a match for each phase that are compared by their bounds: three for each of six. 10
 and 10^7 changed no kernel of eight."""
 
+SPILL_TRIES = 16
+"""Choices of tensors that leave the chip, tried in the order of their bytes; after these, one that
+lets more go. A limit of effort."""
+
 PIPELINED_KERNELS = 3
 """Kernels of which pipelines are looked for, those with the least busy units first. With 1, an
 attention takes 15,194 cycles instead of 12,868; with 10 nothing changed."""

@@ -1,16 +1,19 @@
 """Which tensors leave the chip between the phases of a kernel: as few bytes as it takes.
 
-First everything stays that can. Where a phase, or the kernel of all phases, is refused, the
-smallest tensor that may be the reason is let go, and so on until there is a kernel. A computed one
-goes through off-chip memory, an input is loaded by each reader. Then those are kept that can be.
+First everything stays that can. Where a phase, or the kernel of all phases, is refused, each tensor
+that may be the reason is let go in a try of its own, those that cost the fewest bytes first: a
+computed one goes through off-chip memory, an input is loaded by each reader. Long networks have too
+many choices: after some, the largest are let go until it fits, and those kept that can be.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from hwgen.constants import SPILL_TRIES
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.phases import Phase
 from hwgen.polyhedral.search.objective import Measure
@@ -85,10 +88,11 @@ def cheapest(
     attempt: Callable[[Choice], T | Refused],
     measure: Callable[[T], Measure],
 ) -> T:
-    """What a choice gives that lets go what `first` does and more, but nothing in vain.
+    """What the choice with the fewest bytes gives, of those tried, that lets go at least what
+    `first` does.
 
     Raises:
-        HwgenError: that of the choice that gets furthest, where all is gone in vain: to the last
+        HwgenError: that of the choice that gets furthest, where none gives anything: to the last
             phase, and there to calls.
     """
     known: dict[_Key, T | Refused] = {}
@@ -98,18 +102,51 @@ def cheapest(
             known[choice.key] = attempt(choice)
         return known[choice.key]
 
+    furthest: tuple[Choice, Refused] | None = None
+    queue = [_Entry(0, first)]
+    seen = {first.key}
+    while queue and len(known) < SPILL_TRIES:
+        choice = heapq.heappop(queue).choice
+        found = tried(choice)
+        if not isinstance(found, Refused):
+            return found
+        if furthest is None or found.progress > furthest[1].progress:
+            furthest = choice, found
+        for more in _more(phases, choice, found):
+            if more.key not in seen:
+                seen.add(more.key)
+                heapq.heappush(queue, _Entry(_bytes(workload, phases, more), more))
+    assert furthest is not None
+    if not queue:
+        raise furthest[1].error
+    return _enough(workload, phases, *furthest, tried, measure)
+
+
+def _enough(
+    workload: Workload,
+    phases: Sequence[Phase],
+    choice: Choice,
+    refused: Refused,
+    tried: Callable[[Choice], T | Refused],
+    measure: Callable[[T], Measure],
+) -> T:
+    """What a choice gives that lets more and more go, the largest first, but nothing in vain or for
+    the worse.
+
+    Raises:
+        HwgenError: that of the choice that gets furthest, where all is gone in vain.
+    """
+
     def size(choice: Choice) -> int:
         return _bytes(workload, phases, choice)
 
-    choice, found = first, tried(first)
-    furthest: Refused | None = None
+    furthest, found = refused, refused
     while isinstance(found, Refused):
-        if furthest is None or found.progress > furthest.progress:
-            furthest = found
+        furthest = max(furthest, found, key=lambda r: r.progress)
         more = [*_more(phases, choice, found)]
         if not more:
             raise furthest.error
-        choice = min(more, key=size)
+        choice = max(more, key=size)
         found = tried(choice)
     for less in sorted(_each_kept(choice), key=lambda c: size(choice) - size(c), reverse=True):
         kept = tuple(s for s in choice.spills if s in less.spills)
@@ -126,6 +163,15 @@ def _each_kept(choice: Choice) -> Iterator[Choice]:
         yield replace(choice, spills=tuple(s for s in choice.spills if s != spill))
     for name in choice.apart:
         yield replace(choice, apart=tuple(t for t in choice.apart if t != name))
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    cost: int
+    choice: Choice
+
+    def __lt__(self, other: _Entry) -> bool:
+        return (self.cost, self.choice.key) < (other.cost, other.choice.key)
 
 
 def _bytes(workload: Workload, phases: Sequence[Phase], choice: Choice) -> int:
