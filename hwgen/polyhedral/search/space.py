@@ -17,7 +17,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hwgen.constants import MAX_OPTIONS, MAX_ORDERED, MAX_SHAPES, SHORT_REDUCTION, WHOLE_SPACE
+from hwgen.constants import (
+    LEAST_OPTIONS,
+    MAX_OPTIONS,
+    MAX_ORDERED,
+    MAX_POINTS,
+    MAX_SHAPES,
+    SHORT_REDUCTION,
+    WHOLE_SPACE,
+)
 from hwgen.polyhedral.caches import through_caches
 from hwgen.polyhedral.match.matching import Match
 from hwgen.polyhedral.search.estimate_shape import Grid, Storages, storage_entries
@@ -289,7 +297,7 @@ def smaller(space: Space) -> Space:
     while space.choices > MAX_SHAPES and space.restriction.ordered > 1:
         ordered = min(space.restriction.ordered, len(space.spatial)) - 1
         space = replace(space, restriction=replace(space.restriction, ordered=ordered))
-    while space.tiles > WHOLE_SPACE and (options := space.restriction.options or 0) > 1:
+    while space.tiles > MAX_POINTS and (options := space.restriction.options or 0) > LEAST_OPTIONS:
         space = replace(space, restriction=replace(space.restriction, options=options - 1))
     return space
 
@@ -297,7 +305,7 @@ def smaller(space: Space) -> Space:
 def coarser(space: Space, shapes: int) -> Space:
     """A space with so few tile sizes that all of its points are few, in so many shapes."""
     options = MAX_OPTIONS
-    while space.tiles * shapes > WHOLE_SPACE and options > 1:
+    while space.tiles * shapes > WHOLE_SPACE and options > LEAST_OPTIONS:
         options -= 1
         space = replace(space, restriction=replace(space.restriction, options=options))
     return space

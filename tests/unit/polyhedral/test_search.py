@@ -187,6 +187,7 @@ def test_a_large_space_is_restricted_and_a_small_one_whole() -> None:
 
 def test_a_space_of_many_loops_is_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hwgen.polyhedral.search.space.MAX_SHAPES", 100)
+    monkeypatch.setattr("hwgen.polyhedral.search.space.MAX_POINTS", 1000)
     monkeypatch.setattr("hwgen.polyhedral.search.space.WHOLE_SPACE", 1000)
     (first, *_) = matches("conv2d_requant")
     large = Space(chip(), first, RESTRICTIONS[-1])
