@@ -19,7 +19,7 @@ from hwgen.passes.block_completing import complete_blocks
 from hwgen.passes.covering import started
 from hwgen.passes.kernel import Kernel
 from hwgen.passes.nest_pipeline import compile_nest
-from hwgen.passes.phase import DEFAULTS, SearchOptions
+from hwgen.passes.phase import ATTEMPTS, DEFAULTS, MATCHES, SearchOptions
 from hwgen.passes.scripting import compile_script
 from hwgen.passes.start import Start
 from hwgen.passes.trees import build
@@ -30,7 +30,7 @@ from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.phases import split_phases
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.scop import Scop, build_scop
-from hwgen.polyhedral.search.choose import LIMITS
+from hwgen.polyhedral.search.choose import LIMITS, SIMULATED
 from hwgen.polyhedral.search.objective import check_objective
 from hwgen.polyhedral.search.script_tiles import Said, known_tiles
 from hwgen.polyhedral.search.search import Allows, SearchResult, Watch, search
@@ -45,12 +45,6 @@ NO_KERNEL = (
     *("H611", "H612", "H613", "H614", "H615", "H616", "H618"),
 )
 """Why a chip has no kernel for a workload; any other error is a defect, and told."""
-
-GROUPS = 3
-"""Groups of matches considered, the best first."""
-
-CANDIDATES, SIMULATED = 24, 4
-"""Schedules looked at for one match, and simulated, before the best is taken."""
 
 Tiles = Callable[[Match], dict[str, int] | None]
 """The tile sizes, in blocks, that a schedule has to have; None where it cannot."""
@@ -160,7 +154,7 @@ class _Rest:
         best: tuple[Kernel, list[Match]] | None = None
         watch = Watch(self.options.seconds, self.options.progress, self.options.work)
         cost = partial(packed_bytes, scop, hardware)
-        for group in islice(ranked_matches(scop, select(scop, hardware), cost), GROUPS):
+        for group in islice(ranked_matches(scop, select(scop, hardware), cost), MATCHES):
             for match in group:
                 if best is not None and best[1] is group and not cost(best[0].match):
                     break  # The host rearranges nothing.
@@ -190,7 +184,7 @@ class _Rest:
             return None
         with Tolerating(LIMITS):
             return search(
-                self.schedule.hardware, [match], CANDIDATES, 2, watch, fixed,
+                self.schedule.hardware, [match], *ATTEMPTS[0], watch, fixed,
                 objective=self.options.objective, allows=allows,
             )  # fmt: skip
         return None

@@ -18,14 +18,6 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.memory import Memory
 from hwgen.spec.processor import Processor
 
-UNSTAGED = 2.0
-"""Weight of what is read outside of the block's memory. It stands for no machine, only for what
-neither this estimate nor anybody knows beforehand: how often a cache has it."""
-PADDED = 1.2
-"""Room that staged operands take with their padding, in proportion."""
-KEPT = 400
-"""Tilings that are ranked: a limit of the search."""
-
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
@@ -61,7 +53,7 @@ def ranked(nest: Nest, hardware: HardwareSpec) -> tuple[list[Tiling], int, int]:
                 some, cycles = _grid(nest, hardware, x, y, staged)
                 considered += len(cycles)
                 pruned += int(np.count_nonzero(np.isinf(cycles)))
-                for i in np.argsort(cycles, kind="stable")[:KEPT]:
+                for i in np.argsort(cycles, kind="stable"):
                     if np.isfinite(cycles[i]):
                         ty, tx, ry, rx, depth = (int(a[i]) for a in some)
                         found.append(
@@ -128,10 +120,10 @@ def _grid(
             moved = moved + bytes_ * slices
             fetch = fetch + threads * words * spread / rx / banks
         else:
-            moved = moved + UNSTAGED * bytes_ * slices
+            moved = moved + bytes_ * slices
             stride = operand.stride(x)
             apart = 1.0 if stride == 1 or not across else costs.apart_factor
-            fetch = fetch + UNSTAGED * threads * words * spread * apart / banks
+            fetch = fetch + threads * words * spread * apart / banks
     tile = by * bx
     several = slices > 1
     extra = np.where(
@@ -155,7 +147,7 @@ def _grid(
     if own is not None and own.capacity_bytes:
         illegal |= ry * rx * nest.accumulator_bytes > own.capacity_bytes / 2
     if shared is not None and shared.capacity_bytes:
-        illegal |= held * PADDED > shared.capacity_bytes
+        illegal |= held > shared.capacity_bytes
     if not np.any(~illegal):  # A problem smaller than any block.
         illegal = (threads > machine.threads) | (tx != tx.min()) | (rx > 1) | (ry > 1) | (ty > 1)
     axes[4] = np.where(several, depth, 0.0)

@@ -12,7 +12,7 @@ tiles and loops cost. What a machine takes for each is in its spec; numbers here
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from math import log2, prod
 
@@ -69,15 +69,11 @@ class Point:
 
 @dataclass(frozen=True)
 class Grid:
-    """All points of a structure: cycles (infinite where pruned), cheapest first in `order`."""
+    """All points of a structure, and their cycles, infinite where pruned."""
 
     structure: Structure
     axes: tuple[npt.NDArray[np.int64], ...]
     cycles: Floats
-    order: npt.NDArray[np.int64] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "order", np.argsort(self.cycles, kind="stable"))
 
     @property
     def considered(self) -> int:
@@ -87,14 +83,13 @@ class Grid:
     def pruned(self) -> int:
         return int(np.count_nonzero(np.isinf(self.cycles)))
 
-    def _point(self, i: int) -> Point:
+    def best(self) -> Point | None:
+        """The cheapest point, the first one of equals; None where all are pruned."""
+        i = int(np.argmin(self.cycles))
+        if np.isinf(self.cycles[i]):
+            return None
         columns, rows, column_tiles, row_tiles, depth = (int(axis[i]) for axis in self.axes)
         return Point(columns, rows, column_tiles, row_tiles, depth, float(self.cycles[i]))
-
-    def best(self, number: int) -> list[Point]:
-        """The cheapest points that are not pruned."""
-        chosen = [int(i) for i in self.order[:number] if np.isfinite(self.cycles[i])]
-        return [self._point(i) for i in chosen]
 
 
 def main_reduction(nest: Nest) -> str:

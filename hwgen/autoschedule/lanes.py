@@ -24,10 +24,6 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor
 from hwgen.spec.typecheck import is_float
 
-SPARE = 4
-"""Iterations per worker of a loop that workers share: enough that the last ones to end are a small
-part. A margin of the search, no property of a machine."""
-
 
 def private_memory(hardware: HardwareSpec) -> str:
     """Where one worker alone keeps what it accumulates."""
@@ -484,7 +480,7 @@ def schedule_simple(schedule: Schedule, stage: str, machine: Processor, *, busy:
     lanes = lanes_of(nest_of(state, stage), machine)
     if busy and prod(schedule.extent(n) for n in outer) < machine.workers:
         wide = schedule.extent(inner)
-        part = -(-wide // (SPARE * machine.workers))
+        part = -(-wide // machine.workers)
         part = -(-part // (4 * lanes)) * 4 * lanes
         if part < wide:
             _, inner = schedule.split(inner, factor=part)

@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hwgen.spec.processor import Processor
 
-WORTH = 1.25
-"""A margin, no property of a machine: the work is estimated, and so is what starting costs."""
-
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """`attempts`: choices of one nest that are tried before it is left as it is; `parallel_cycles`:
-    work from which on workers are started (`WORTH` times what starting them takes); `seconds`: when
-    to take what was found (never); `one_workspace`: whether the caller gives all memory, so that
-    workers have none of their own from an allocator."""
+    work from which on workers are started (what starting them takes); `seconds`: when to take what
+    was found (never); `one_workspace`: whether the caller gives all memory, so that workers have
+    none of their own from an allocator."""
 
     attempts: int = 40
     parallel_cycles: float | None = None
@@ -27,7 +24,7 @@ class Options:
     def worth(self, machine: Processor) -> float:
         """Cycles of work from which on workers are started."""
         given = self.parallel_cycles
-        return WORTH * machine.start_cycles if given is None else given
+        return machine.start_cycles if given is None else given
 
 
 DEFAULTS = Options()

@@ -31,6 +31,7 @@ from hwgen.autoschedule.options import DEFAULTS, Options
 from hwgen.autoschedule.orders import order_loops
 from hwgen.autoschedule.report import Choice, SearchReport
 from hwgen.autoschedule.sharing import share_loops, share_out
+from hwgen.constants import WRITTEN_NODES
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.search.search import Watch
@@ -40,15 +41,6 @@ from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage
 from hwgen.polyhedral.tree.placement import MAX_NESTED
 from hwgen.spec.expression import DTYPES, Access, Name, names, nesting, walk
 from hwgen.spec.processor import Processor
-
-SAME = 4
-"""Sizes of one structure that are tried: those that follow would be refused alike."""
-
-HARD = 2
-"""Choices of one nest that are tried where the questions about them are too hard for isl."""
-
-WRITTEN = 256
-"""Nodes of a value up to which what is read more than once is written out at each place."""
 
 
 def autoschedule(schedule: Schedule, options: Options = DEFAULTS) -> SearchReport:
@@ -144,7 +136,7 @@ def _short(state: LoopTree, name: str) -> bool:
     nodes = list(walk(reader.value))
     times = sum(isinstance(n, Access) and n.tensor == name for n in nodes)
     written = sum(1 for _ in walk(state.stage[name].value))
-    return times == 1 or len(nodes) + times * written <= WRITTEN
+    return times == 1 or len(nodes) + times * written <= WRITTEN_NODES
 
 
 def _compute_where_read(schedule: Schedule, stage: str) -> bool:
@@ -199,7 +191,7 @@ def _tile_lanes(
     structures = lanes.structures(schedule.state, nest, machine)
     grids = [grid(nest, schedule.hardware, s) for s in structures]
     ranked = _ranked(grids, options.attempts)
-    tried = _Tried(watch)
+    ended = False
     for number, (structure, point) in enumerate(ranked):
         made = partial(lanes.schedule_nest, schedule, nest, structure, point, machine)
         refused = attempt(schedule, made)
@@ -216,45 +208,28 @@ def _tile_lanes(
                 sum(g.considered for g in grids),
                 sum(g.pruned for g in grids),
                 number,
-            ), number < SAME
-        if tried.enough(refused):
+            ), True
+        if _is_last(refused, watch):
+            ended = True
             break
     considered = sum(g.considered for g in grids)
     return (
         Choice(nest.stage, "left as it is", float(nest.points), considered, considered,
                len(ranked)),
-        len(ranked) < options.attempts and not tried.ended,
+        len(ranked) < options.attempts and not ended,
     )  # fmt: skip
 
 
-class _Tried:
-    """How often choices of a nest were refused because isl gave up, and whether that or the watch
-    ended the search among them."""
-
-    def __init__(self, watch: Watch) -> None:
-        self._watch = watch
-        self._hard = 0
-        self.ended = False
-
-    def enough(self, refused: HwgenError) -> bool:
-        """Whether no other choice is tried after this one."""
-        self._hard += refused.code == "H407"
-        self.ended = self._hard == HARD or self._watch.expired
-        return self.ended
+def _is_last(refused: HwgenError, watch: Watch) -> bool:
+    """True if no choice of a nest is tried after a refused one: isl gave up, or time is over."""
+    return refused.code == "H407" or watch.expired
 
 
 def _ranked(grids: list[Grid], number: int) -> list[tuple[Structure, Point]]:
-    """The cheapest points over all structures; ties keep the structures' order."""
-    found = [(p.cycles, n, p) for n, g in enumerate(grids) for p in g.best(number)]
-    found.sort(key=lambda x: (x[0], x[1]))
-    # Sizes of one structure are refused alike: a few of each, then the next structure.
-    taken: dict[int, int] = {}
-    result: list[tuple[Structure, Point]] = []
-    for _, n, point in found:
-        if taken.get(n, 0) < SAME:
-            taken[n] = taken.get(n, 0) + 1
-            result.append((grids[n].structure, point))
-    return result[:number]
+    """The cheapest point of each structure, as its other sizes would be refused alike; ties keep
+    the structures' order."""
+    found = [(g.structure, p) for g in grids if (p := g.best()) is not None]
+    return sorted(found, key=lambda x: x[1].cycles)[:number]
 
 
 def _tile_blocks(
@@ -263,18 +238,19 @@ def _tile_blocks(
     if not nest.plain or schedule.hardware.workspace_of("thread") is None:
         return None, True
     options_, considered, pruned = blocks.ranked(nest, schedule.hardware)
-    tried = _Tried(watch)
+    ended = False
     for number, tiling in enumerate(options_[: options.attempts]):
         made = partial(blocks.schedule_nest, schedule, nest, tiling, machine)
         refused = attempt(schedule, made)
         if refused is None:
             return Choice(nest.stage, str(tiling), tiling.cycles, considered, pruned, number), True
-        if tried.enough(refused):
+        if _is_last(refused, watch):
+            ended = True
             break
     return (
         Choice(nest.stage, "left as it is", float(nest.points), considered, pruned,
                min(len(options_), options.attempts)),
-        len(options_) <= options.attempts and not tried.ended,
+        len(options_) <= options.attempts and not ended,
     )  # fmt: skip
 
 

@@ -15,10 +15,11 @@ from functools import partial, reduce
 from itertools import takewhile
 from math import lcm
 
-from hwgen.autoschedule.lanes import SPARE, has_kind
+from hwgen.autoschedule.lanes import has_kind
 from hwgen.autoschedule.nests import attempt, count, take_back
-from hwgen.autoschedule.options import WORTH, Options
+from hwgen.autoschedule.options import Options
 from hwgen.autoschedule.report import Choice
+from hwgen.constants import MERGED_LOOPS
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.tree import loop_edits
 from hwgen.polyhedral.tree.cost import NestCost, estimate_nest
@@ -28,14 +29,11 @@ from hwgen.spec.expression import substitute
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor
 
-TOGETHER = 3
-"""Loops after one another that are merged into one at once, at most. A limit on the work."""
-
 
 def share_loops(schedule: Schedule, given: tuple[str, ...]) -> list[Choice]:
     """Merge outermost loops, those around what was `given` apart; what was merged."""
     choices: list[Choice] = []
-    for length in range(1, TOGETHER + 1):
+    for length in range(1, MERGED_LOOPS + 1):
         number = 1
         while number + length <= len(schedule.state.root):
             merged = _into_one_before(schedule, number, length, given)
@@ -271,7 +269,7 @@ def _enough(node: Node, machine: Processor) -> list[str]:
     only one iteration."""
     found: list[str] = []
     trips = 1
-    while isinstance(node, Loop) and node.kind == "serial" and trips < SPARE * machine.workers:
+    while isinstance(node, Loop) and node.kind == "serial" and trips < machine.workers:
         found.append(node.name)
         trips *= node.extent
         inner, *more = node.body
@@ -298,7 +296,7 @@ def share_out(schedule: Schedule, given: tuple[str, ...], options: Options) -> N
         cycles = estimate_nest(alone, schedule.homes, hardware, 0).cycles
         if options.parallel_cycles is None:
             shared = estimate_nest(_by_workers(alone, hardware), schedule.homes, hardware, 0).cycles
-            worth = shared + (WORTH - 1) * machine.start_cycles < cycles
+            worth = shared < cycles
         else:
             worth = cycles > options.parallel_cycles
         for count_ in range(len(loops), 0, -1) if worth else ():

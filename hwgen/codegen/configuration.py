@@ -22,10 +22,6 @@ from hwgen.spec.hardware import Configuration, HardwareSpec
 Values = tuple[tuple[str, str], ...]
 """The C text of each field."""
 
-UNKNOWN_TRIPS = 16
-"""What a loop counts for whose bounds are no constants: no figure of a chip, only which of two
-values is written more often."""
-
 
 def configured(program: Program, hardware: HardwareSpec) -> Program:
     """The program with its state written."""
@@ -104,8 +100,6 @@ class _Writer:
                         weight[values] = weight.get(values, 0) + times
                 case Loop(_, Const(low), Const(high), body):
                     self._weigh(body, times * max(0, high - low), weight)
-                case Loop(_, _, _, body):
-                    self._weigh(body, times * UNKNOWN_TRIPS, weight)
                 case _:
                     self._weigh(inner(node), times, weight)
 

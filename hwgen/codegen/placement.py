@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hwgen.codegen.layout import BufferLayout
+from hwgen.constants import PLACEMENTS
 from hwgen.spec.memory import Banks
 
 Slot = tuple[str, int]
 """A buffer and one of its slots."""
-
-STEPS = 1000
-"""Partial placements that the search looks at; the best found so far stands then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +146,7 @@ class _Search:
             ranked.append((cost + added, number, option, mine))
         for total, _, option, mine in sorted(ranked, key=lambda item: item[:2]):
             self.steps += 1
-            if total >= self.cost or self.steps > STEPS:
+            if total >= self.cost or self.steps > PLACEMENTS:
                 return
             self.extend(total, [*placed, option], [*held, mine])
 

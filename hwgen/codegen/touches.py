@@ -8,11 +8,8 @@ from functools import lru_cache
 from itertools import product
 from math import prod
 
+from hwgen.constants import TOUCHED_RUNS
 from hwgen.spec.affine import Affine, combine
-
-MOST_RUNS = 64
-"""Runs of entries that follow each other, of those that calls touch together; of more, what lies
-between them counts too."""
 
 Runs = tuple[tuple[int, int], ...]
 """Entries as half-open intervals, in order and apart from each other."""
@@ -70,7 +67,7 @@ def runs_of(walks: tuple[tuple[int, int], ...]) -> tuple[int, Runs]:
             length += (extent - 1) * step
         elif extent > 1:
             outer.append((extent, step))
-    if prod(extent for extent, _ in outer) > MOST_RUNS:
+    if prod(extent for extent, _ in outer) > TOUCHED_RUNS:
         return least, ((0, length + sum((extent - 1) * step for extent, step in outer)),)
     starts = {sum(x) for x in product(*(range(0, n * k, k) for n, k in outer))}
     return least, _joined(sorted((start, start + length) for start in starts))

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 
 from hwgen.errors import HwgenError
 
-_ROUNDS = 64
-"""How often an order is mended by placing first what ended highest."""
-
 
 @dataclass(frozen=True, slots=True)
 class Live:
@@ -63,7 +60,8 @@ class Arena:
 
 
 def plan_arena(buffers: Sequence[Live]) -> Arena:
-    """Offsets by first fit, in the best of several orders, each mended while that helps.
+    """Offsets by first fit, in the best of several orders. Each is mended by placing first what
+    ended highest, as often as there are buffers.
 
     The same buffers give the same plan. `check_arena` holds it.
     """
@@ -72,7 +70,7 @@ def plan_arena(buffers: Sequence[Live]) -> Arena:
     top: int | None = None
     for key in _ORDERS:
         order = sorted(buffers, key=lambda b: (*key(b), b.first, b.name))
-        for _ in range(_ROUNDS):
+        for _ in buffers:
             places = _first_fit(order)
             end = max((p.end for p in places), default=0)
             if top is None or end < top:

@@ -17,6 +17,7 @@ from functools import partial
 from itertools import islice, product, takewhile
 from typing import Literal
 
+from hwgen.constants import COVERS_RANKED, COVERS_TRIED
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.model.bound import cover_bound
 from hwgen.passes.alone import lane_room, moving_loops, seed_alone, stage_alone
@@ -40,12 +41,6 @@ from hwgen.polyhedral.search.tiling_script import TilingWriter
 from hwgen.polyhedral.tree.loop_tree import Stage
 from hwgen.spec.expression import Name, UpdateOp, names
 from hwgen.spec.hardware import HardwareSpec
-
-TRIED = 8
-"""Choices of a match for each phase that are tried until a kernel comes of one."""
-
-MOST_COVERS = 729
-"""Choices of a match for each phase that are compared by their bounds."""
 
 Kept = Literal["whole", "inside", "off"]
 """Where intermediates are: whole on the chip; those of a phase inside of the loops of its last
@@ -199,14 +194,14 @@ class Completion:
         }
         held = {n: [m.entries() for m in found] for n, found in self.matches.items()}
         ranked: list[tuple[int, int, int, tuple[int, ...]]] = []
-        for numbers in islice(product(*(range(len(needs[n])) for n in names)), MOST_COVERS):
+        for numbers in islice(product(*(range(len(needs[n])) for n in names)), COVERS_RANKED):
             taken = dict(zip(names, numbers, strict=True))
             total = sum((found[taken.get(n, 0)] for n, found in needs.items()), Counter[str]())
             entries = [found[taken.get(n, 0)] for n, found in held.items()]
             kinds = {item for mine in entries for item in mine.items()}
             apart = len(kinds) - len({t for mine in entries for t in mine})
             ranked.append((apart, max(total.values(), default=0), sum(numbers), numbers))
-        best = sorted(ranked)[:TRIED]
+        best = sorted(ranked)[:COVERS_TRIED]
         return [dict(zip(names, numbers, strict=True)) for *_, numbers in best]
 
     def made(self, choice: Choice) -> Kernel:

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import islice
 from math import prod
 
 from hwgen.codegen.lower.image_uses import packed_bytes
 from hwgen.errors import HwgenError
 from hwgen.model.bound import cover_bound
+from hwgen.passes.phase import MATCHES
 from hwgen.polyhedral.match.matching import Match, ranked_matches
 from hwgen.polyhedral.match.operations import Selection, Sharing
 from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.scop import Scop
 from hwgen.spec.hardware import HardwareSpec
-
-MATCHES = 3
-"""Matches of a phase that are considered."""
-
-SEEN = 32
-"""Matches of which these are the first."""
-
 
 Room = Mapping[str, int] | None
 """Iterations of each loop that can be lanes, where loops have their places."""
@@ -70,7 +63,7 @@ class FirstMatches:
             )
 
         ranked = ranked_matches(scop, selections, calls)
-        found = list(islice((m for group in ranked for m in group), SEEN))
+        found = [m for group in ranked for m in group]
 
         def rank(match: Match) -> tuple[int, int, int, str]:
             packed = packed_bytes(scop, self.hardware, match)

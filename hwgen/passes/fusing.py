@@ -13,6 +13,14 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from math import inf, prod
 
+from hwgen.constants import (
+    BLOCK_SIZES,
+    OPERAND_TILE,
+    PIPELINED_KERNELS,
+    SHORT_KERNEL,
+    USUAL_BLOCK,
+    WINDOW_ROWS,
+)
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.block_completing import KEPT, Choice, Completion, Covers
 from hwgen.passes.handovers import in_pieces
@@ -27,53 +35,22 @@ from hwgen.passes.worth import is_near, is_scarce
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.scop import views_of
+from hwgen.polyhedral.search.choose import TIE
 from hwgen.polyhedral.search.objective import Measure
-from hwgen.polyhedral.search.search import Watch
+from hwgen.polyhedral.search.search import SCHEDULE_WORK, Watch
 from hwgen.polyhedral.tree.edit import find_stage, refuse
 from hwgen.polyhedral.tree.faded import faded
 from hwgen.polyhedral.tree.loop_tree import LoopTree
 from hwgen.spec.expression import Name, names, substitute
 from hwgen.spec.workload import Tensor, Workload
 
-SIZES = tuple(8 << n for n in range(10))
-"""Elements of the last stage's dimension in a block."""
-
-SHORT_KERNEL = 20_000
-"""Cycles up to which a kernel is short."""
-
-USUAL = 32
-"""Elements of a block for which covers are chosen, where there is room."""
-
-TILE = 64
-"""Iterations of a loop over tiles of an operand that does not fit whole."""
-
-ALIKE = 1.005
-"""Kernels whose cycles differ by less take the same time: the one that moves fewer bytes is
-taken."""
-
-ROWS = (1, 2)
-"""Fewer, where windows slide: blocks of so few do not compute the same again."""
-
-AGAIN = 1.5
-"""Instances that may be executed, of those that there are: more of them for several blocks each
-are hardly ever worth it."""
-
-STAGE_WORK = 40_000
-"""What compiling a stage counts as, of the work that a search may do."""
-
-PIPELINED = 3
-"""Kernels of which pipelines are looked for, those with the least busy units first."""
-
-SOONER = 1.1
-"""Handovers in pieces hardly ever make a kernel faster by more."""
-
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
     """Blocks of the result: `size` elements along a dimension. `tiles`: stages and the iterators of
-    which tiles of `TILE` are loaded one after the other; `running`: an extremum that runs on from
-    tile to tile, and the terms that are of its tiles; `outer`: dimensions whose elements are taken
-    one after the other, outside of blocks."""
+    which tiles are loaded one after the other; `running`: an extremum that runs on from tile to
+    tile, and the terms that are of its tiles; `outer`: dimensions whose elements are taken one
+    after the other, outside of blocks."""
 
     dimension: int
     size: int
@@ -99,9 +76,9 @@ def fused_if_better(start: Start, made: Kernel, options: SearchOptions = DEFAULT
     with isl.bounded():
         most = options.measure(made)
         if options.objective == "cycles":
-            most = (int(made.cycles * ALIKE),)
+            most = (int(made.cycles * TIE),)
         found = fused(start, options, most, _sizes(made))
-    if found is None or options.objective != "cycles" or found.cycles * ALIKE < made.cycles:
+    if found is None or options.objective != "cycles" or found.cycles * TIE < made.cycles:
         return found or made
     return found if found.offchip_bytes < made.offchip_bytes else made
 
@@ -168,8 +145,8 @@ def fused(
     search = _Search(start, completion, most, watch)
     if sizes_of is None:
         dimensions = range(len(_last(workload).shape))
-        fewer = {d: ROWS if _slides(start, d) else () for d in dimensions}
-        sizes_of = {d: (*fewer[d], *SIZES) for d in dimensions}
+        fewer = {d: WINDOW_ROWS if _slides(start, d) else () for d in dimensions}
+        sizes_of = {d: (*fewer[d], *BLOCK_SIZES) for d in dimensions}
     # Extrema that run on first: what waits for whole ones is rarely better, which its bound shows.
     for running in (*_extrema(completion.schedule.state), None):
         search.watch = Watch(options.seconds, work=options.work)
@@ -215,11 +192,11 @@ def _apart(start: Start, sketch: Sketch) -> tuple[int, ...]:
 
 
 def shareable(start: Start) -> bool:
-    """Whether all stages may share a loop over blocks of the last one's elements, and do hardly
-    anything for several of them."""
+    """Whether all stages may share a loop over blocks of the last one's elements, and do nothing
+    for several of them."""
     for dimension, extent in enumerate(_last(start.workload).shape):
-        sketch = Sketch(dimension, SIZES[0])
-        schedule = _begun(start, sketch) if extent > SIZES[0] else None
+        sketch = Sketch(dimension, BLOCK_SIZES[0])
+        schedule = _begun(start, sketch) if extent > BLOCK_SIZES[0] else None
         if schedule is not None and _once(schedule, sketch):
             return True
     return False
@@ -237,7 +214,7 @@ def _extrema(state: LoopTree) -> Iterator[tuple[str, str]]:
             if error.code != "H413":
                 raise
             continue
-        if dict(stage.iterators)[found.loop] > TILE:
+        if dict(stage.iterators)[found.loop] > OPERAND_TILE:
             yield stage.tensor, found.term.tensor
 
 
@@ -263,7 +240,8 @@ class _Search:
         at, tiles = 0, ()
         every = self._tiled(sketches[-1]) if running is None else [()]
         for tiles in every:
-            usual = sum(size < SIZES[0] for size in sizes) + SIZES.index(USUAL) + 1
+            usual = sum(size <= USUAL_BLOCK for size in BLOCK_SIZES)
+            usual += sum(size < BLOCK_SIZES[0] for size in sizes)
             for at in reversed(range(min(len(sizes), usual))):
                 if self.watch.expired:
                     return
@@ -292,7 +270,7 @@ class _Search:
                 break
             kernels += [] if made is None else [made]
         kernels.sort(key=self._least)
-        for kernel in kernels[:PIPELINED]:
+        for kernel in kernels[:PIPELINED_KERNELS]:
             if self._least(kernel) < self.most:
                 made = pipelined(kernel)
                 self._keep(made.kernel)
@@ -304,10 +282,8 @@ class _Search:
 
     def in_pieces(self) -> Kernel | None:
         """The best kernel, the best pipeline's handovers in pieces where that is better."""
-        if self.piped is not None:
-            *before, cycles = self._measure(self.piped.kernel)
-            if (*before, cycles / SOONER) < self.most:
-                self._keep(in_pieces(self.piped).kernel)
+        if self.piped is not None and self._least(self.piped.kernel) < self.most:
+            self._keep(in_pieces(self.piped).kernel)
         return self.best
 
     def _less(self, one: Pipeline, other: Pipeline) -> bool:
@@ -403,7 +379,7 @@ class _Search:
         # Choices often differ in what a schedule has none of.
         key = schedule.trace(), self.slots
         if key not in self.made:
-            self.watch.spend(STAGE_WORK * len(schedule.state.stages))
+            self.watch.spend(SCHEDULE_WORK)
             assert isinstance(choice.inside, frozenset)
             sliding = slid(schedule, choice.inside)
             found = _with_room(sliding, self.slots)
@@ -428,7 +404,7 @@ class _Search:
                 if state.tensor[read.tensor].role == "input" and len(used) == len(read.indices):
                     extents = {n: site.extents[str(site.block.binding[n])] for n in used}
                     longest = max(used, key=lambda n: extents[n])
-                    if extents[longest] > TILE:
+                    if extents[longest] > OPERAND_TILE:
                         found.append((prod(extents.values()), stage.tensor, longest))
         found.sort(key=lambda x: -x[0])
         # Two operands of a sum may be tiled along the same loop.
@@ -499,17 +475,17 @@ def _begun(start: Start, sketch: Sketch) -> Schedule | None:
 
 def _slides(start: Start, dimension: int) -> bool:
     """Whether windows slide along a dimension of the result."""
-    sketch = Sketch(dimension, ROWS[-1])
+    sketch = Sketch(dimension, WINDOW_ROWS[-1])
     schedule = _begun(start, sketch)
     return schedule is not None and slides(schedule.state, sketch.loops(schedule))
 
 
 def _once(schedule: Schedule, sketch: Sketch) -> bool:
-    """Whether hardly any instances of blocks are executed several times."""
+    """True if blocks execute no instances several times, what slides apart."""
     state, loops = schedule.state, sketch.loops(schedule)
     done = sum(instances(site, loops) for site in state.sites)
     once = sum(prod(n for _, n in state.stage[s.block.stage].iterators) for s in state.sites)
-    return done <= AGAIN * once
+    return done <= once
 
 
 def begun(start: Start, sketch: Sketch) -> Schedule:
@@ -532,8 +508,8 @@ def begun(start: Start, sketch: Sketch) -> Schedule:
                 s.compute_at(stage, block)
         for stage, iterator in sketch.tiles:
             (loop,) = names(s.state.site[stage].block.binding[iterator])
-            outer, _ = s.split(loop, factor=TILE)
+            outer, _ = s.split(loop, factor=OPERAND_TILE)
             s.reorder(outer, *(n for n in s.get_loops(stage) if n not in (*every, outer)))
         if sketch.running is not None:
-            s.rescale(sketch.running[0], TILE)
+            s.rescale(sketch.running[0], OPERAND_TILE)
     return s

@@ -12,36 +12,28 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
+from hwgen.constants import CHUNKS
 from hwgen.passes.pieces import Pieces, shared_loop
 from hwgen.passes.pipeline_ranking import Body
 from hwgen.passes.pipelining import Pipeline, room, shifted
-
-COUNTS = (2, 4)
-"""Pieces in which one block takes what another makes."""
-
-TRIED = 3
-"""Handovers of a kernel that are tried in pieces, those first that may gain most."""
-
-LITTLE = 1.003
-"""What the model foretells to take less of the time gains nothing."""
 
 
 def in_pieces(found: Pipeline) -> Pipeline:
     """The same pipeline, or a faster one in which what enters or leaves the chip does so in
     pieces."""
     tried: set[Pieces] = set()
-    while (body := found.body) is not None and found.waits and len(tried) < TRIED:
+    while (body := found.body) is not None and found.waits:
         now = body.least(found.delays, partial(room, found.plain, body))
         ranked: list[tuple[float, Pieces]] = []
         for finest in (p for p in _handovers(found, body) if p not in tried):
             other = finest.of(body)
             fits = partial(room, found.plain, other)
             ranked.append((other.least(found.delays, fits, finest.blocks(other)), finest))
-        if not ranked or min(ranked)[0] * LITTLE > now:
+        if not ranked or min(ranked)[0] >= now:
             break
         _, finest = min(ranked)
         tried.add(finest)
-        for count in COUNTS:
+        for count in CHUNKS:
             better = _with(found, body, replace(finest, count=count))
             if better is found:
                 break
@@ -66,6 +58,6 @@ def _handovers(found: Pipeline, body: Body) -> Iterator[Pieces]:
         pair = body.blocks[edge.source], body.blocks[edge.target]
         copies = any(state.stage[b.stage].kind == "copy" for b in pair)
         if pair[0].unit != pair[1].unit and copies:
-            pieces = Pieces(pair[0].name, pair[1].name, COUNTS[-1])
+            pieces = Pieces(pair[0].name, pair[1].name, CHUNKS[-1])
             if shared_loop(state, pieces, found.band) is not None:
                 yield pieces

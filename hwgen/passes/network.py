@@ -31,13 +31,6 @@ from hwgen.polyhedral.search.objective import Measure
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Statement, Tensor, Workload
 
-WORTH = 0.05
-"""What two parts may save at least, of what they take, to be tried together."""
-
-ROOM = 1.5
-"""How much more than there is the buffers of two parts may take: blocks of both can be shorter, but
-not what stays on the chip for all blocks."""
-
 _Group = tuple[Statement, ...]
 _Groups = tuple[_Group, ...]
 """Statements of some phases of a network, in order."""
@@ -241,8 +234,8 @@ class _Network:
         return tuple(map(sum, zip(*measures, strict=True)))
 
     def _promising(self, parts: Sequence[_Part]) -> tuple[_Part, _Part] | None:
-        """The two that may save most of their cycles together; None where none may save enough."""
-        best, most = None, WORTH
+        """The two that may save most of their cycles together; None where none may save any."""
+        best, most = None, 0.0
         for (n, first), (m, second) in combinations(enumerate(parts), 2):
             left = {x for g in first[0] for x in written_by(g)}
             between = {x for groups, _ in parts[n + 1 : m] for g in groups for x in read_by(g)}
@@ -250,20 +243,9 @@ class _Network:
             if not crosses or left & between or (first[0], second[0]) in self.in_vain:
                 continue
             saved = self._saved(first, second) / (first[1].cycles + second[1].cycles)
-            if saved > most and self._may_fit(first[1], second[1]):
+            if saved > most:
                 best, most = (first, second), saved
         return best
-
-    def _may_fit(self, first: Kernel, second: Kernel) -> bool:
-        """Whether there may be room for blocks of both; phases that share no loops yet have buffers
-        as large as there is room."""
-        if not (_shares(first) and _shares(second)):
-            return True
-        room = {m.name: ROOM * m.capacity_entries for m in self.hardware.of_kind("scratchpad")}
-        both: Counter[str] = Counter()
-        for buffer in (*first.program.buffers, *second.program.buffers):
-            both[buffer.memory] += buffer.entries
-        return all(both[m] <= most for m, most in room.items())
 
     def _saved(self, first: _Part, second: _Part) -> float:
         """Cycles that two parts save together at most: what they take, less what the busiest unit

@@ -17,9 +17,6 @@ from hwgen.polyhedral.tree.copies import Window, window_of
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Site
 from hwgen.spec.expression import Name
 
-AHEAD = 1
-"""Iterations that rows are computed before they are read, for which there is room."""
-
 
 def slid(schedule: Schedule, loops: Collection[str]) -> Schedule:
     """The same, with what windows along some loops share kept from iteration to iteration, where
@@ -44,7 +41,7 @@ def _slide(schedule: Schedule, tensor: str, loop: str, window: Window) -> None:
     schedule.retain(tensor, loop)
     if loop in schedule.homes[tensor]:
         return  # Nothing of an iteration before is read.
-    rows = (-(-window.extent // window.step) + AHEAD) * window.step
+    rows = -(-window.extent // window.step) * window.step
     indices = schedule.state.stage[tensor].target.indices
     own = [f"d{n}" for n in range(len(indices))]
     held = [

@@ -13,13 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from hwgen.constants import SPILL_TRIES
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.phases import Phase
 from hwgen.polyhedral.search.objective import Measure
 from hwgen.spec.workload import Workload
-
-TRIES = 16
-"""Choices that are tried in the order of their bytes; after these, one that lets more go."""
 
 ROOM = ("H405", "H502")
 """Errors of what is alive together."""
@@ -107,7 +105,7 @@ def cheapest(
     furthest: tuple[Choice, Refused] | None = None
     queue = [_Entry(0, first)]
     seen = {first.key}
-    while queue and len(known) < TRIES:
+    while queue and len(known) < SPILL_TRIES:
         choice = heapq.heappop(queue).choice
         found = tried(choice)
         if not isinstance(found, Refused):

@@ -15,14 +15,12 @@ from itertools import combinations
 
 import numpy as np
 
+from hwgen.constants import SPLIT_TERMS
 from hwgen.polyhedral.value_range import value_range
 from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, Unary, parts
 from hwgen.spec.hardware import Immediate
 from hwgen.spec.intervals import within
 from hwgen.spec.typecheck import integer_range, is_float
-
-MAX_TERMS = 6
-"""Operands of one flattened sum or product that are split in all ways; more are taken in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +179,7 @@ def _commutative(
     facts: _Facts,
 ) -> Iterator[Unification]:
     terms = grouped(op, value, facts.dtypes)
-    if len(terms) > MAX_TERMS:
+    if len(terms) > SPLIT_TERMS:
         terms = (terms[0], rebuild(op, terms[1:]))
     indices = range(len(terms))
     seen: set[tuple[Expr, Expr]] = set()  # Of equal terms, it does not matter which.

@@ -14,9 +14,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "hwgen"
 
 LAYERS = (
-    "errors", "spec", "polyhedral", "polyhedral.tree", "polyhedral.schedule", "polyhedral.match",
-    "polyhedral.search", "codegen", "model", "autoschedule", "passes", "pipeline", "completing",
-    "verify", "report", "network", "explore", "calibrate", "cli",
+    "errors", "constants", "spec", "polyhedral", "polyhedral.tree", "polyhedral.schedule",
+    "polyhedral.match", "polyhedral.search", "codegen", "model", "autoschedule", "passes",
+    "pipeline", "completing", "verify", "report", "network", "explore", "calibrate", "cli",
     "kernel",
 )  # fmt: skip
 """A module imports from its own layer and those before it."""

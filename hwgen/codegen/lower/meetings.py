@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations
 from math import floor
 
 from hwgen.codegen.lower.sites import CallSite
@@ -17,9 +16,6 @@ from hwgen.codegen.lower.stream import Stream
 from hwgen.codegen.placement import Slot
 from hwgen.polyhedral.semantics import marginal_cycles
 from hwgen.spec.memory import Banks, Memory
-
-MOST_USES = 2000
-"""Uses that are compared with each other; a longer program repeats what they show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +35,15 @@ def meetings(stream: Stream, memory: Memory) -> dict[tuple[Slot, Slot], float]:
     banks = memory.banks
     assert banks is not None
     found: dict[tuple[Slot, Slot], float] = {}
-    uses = list(_uses(stream, memory.name, banks))[:MOST_USES]
-    for one, other in combinations(uses, 2):
-        shared = min(one.end, other.end) - max(one.start, other.start)
-        if one.unit != other.unit and shared > 0 and one.kinds & other.kinds:
-            key = (min(one.slot, other.slot), max(one.slot, other.slot))
-            found[key] = found.get(key, 0.0) + shared
+    begun: list[_Use] = []
+    for one in sorted(_uses(stream, memory.name, banks), key=lambda u: u.start):
+        begun = [u for u in begun if u.end > one.start]
+        for other in begun:
+            if one.unit != other.unit and one.kinds & other.kinds:
+                key = (min(one.slot, other.slot), max(one.slot, other.slot))
+                shared = min(one.end, other.end) - one.start
+                found[key] = found.get(key, 0.0) + shared
+        begun.append(one)
     return dict(sorted(found.items()))
 
 

@@ -21,11 +21,9 @@ from hwgen.codegen.lower.ranges import (
     for_any,
     is_bound,
 )
+from hwgen.constants import PEELED_ITERATIONS
 from hwgen.polyhedral.tree.loop_tree import Block, Loop, Node, Site, alone, blocks, sites
 from hwgen.spec.expression import Binary, Const, Expr, Name, add, conjuncts, substitute
-
-MOST_PEELED = 4
-"""Iterations, in each of which a condition holds for other inner ones, that stand apart each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +205,7 @@ def _segments(
     ends = sorted(cuts)
     for low, high in pairwise(ends):
         differs = any(a <= low and high <= b for a, b in mixed)
-        if differs and high - low <= MOST_PEELED:
+        if differs and high - low <= PEELED_ITERATIONS:
             yield from ((n, n + 1) for n in range(low, high))
         else:
             yield low, high

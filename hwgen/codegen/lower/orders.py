@@ -6,24 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import permutations
 from math import inf, prod
 
 from hwgen.codegen.lower.places import Place, Places
 from hwgen.codegen.lower.sites import CallSite, Known
 from hwgen.codegen.lower.trials import Trials
+from hwgen.constants import FREE_STEPS
 from hwgen.errors import Tolerating
 from hwgen.polyhedral.match.bind import BoundTree
 from hwgen.spec.hardware import Intrinsic
-
-FREE_STEPS = 64
-"""A hardware loop whose steps of an operand have at least so many values leaves its order free."""
-
-MAX_PERMUTED = 5
-"""Coordinates of a buffer of which every order is tried."""
-
-ROUNDS = 2
-"""How often each buffer's order is reconsidered, given the others'."""
 
 
 def in_best_order(
@@ -35,26 +26,18 @@ def in_best_order(
     if not particular:
         return places
     trials = Trials(covered, whole, known)
-    pending = particular
-    for _ in range(ROUNDS):
-        moved: list[str] = []
-        for name in pending:
-            users = frozenset(block for (block, _), p in places.items() if p.name == name)
-            costs: list[float] = []
-            ways: list[Place] = []
-            for strides in _ways(found[name]):
-                ways.append(replace(found[name], strides=strides))
-                tried = trials.sites(_with(places, found | {name: ways[-1]}), users)
-                calls, sites = _calls(tried, min(costs, default=inf))
-                costs.append(calls)
-                if trials.whole(sites, users):
-                    break  # No other order has fewer.
-            best = ways[costs.index(min(costs))]
-            if best.strides != found[name].strides:
-                moved.append(name)
-            found[name] = best
-        # What was looked at after all others had moved would be found again.
-        pending = [n for n in particular if any(m != n for m in moved)]
+    for name in particular:
+        users = frozenset(block for (block, _), p in places.items() if p.name == name)
+        costs: list[float] = []
+        ways: list[Place] = []
+        for strides in _ways(found[name]):
+            ways.append(replace(found[name], strides=strides))
+            tried = trials.sites(_with(places, found | {name: ways[-1]}), users)
+            calls, sites = _calls(tried, min(costs, default=inf))
+            costs.append(calls)
+            if trials.whole(sites, users):
+                break  # No other order has fewer.
+        found[name] = ways[costs.index(min(costs))]
     return _with(places, found)
 
 
@@ -126,13 +109,11 @@ def _ways(place: Place) -> Iterator[tuple[int, ...]]:
 
 
 def _orders(counts: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """The tensor's order first."""
+    """The tensor's order, and those in which another coordinate is the innermost."""
     rank = len(counts)
     moving = [d for d in range(rank) if counts[d] > 1]
     still = [d for d in range(rank) if counts[d] == 1]
-    if len(moving) <= MAX_PERMUTED:
-        for order in permutations(moving):
-            yield (*still, *order)
-        return
     for d in reversed(moving):
         yield (*still, *(n for n in moving if n != d), d)
+    if not moving:
+        yield (*still,)

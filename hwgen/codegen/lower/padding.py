@@ -23,9 +23,6 @@ from hwgen.spec.expression import evaluate
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.memory import BANK_CYCLES, Banks
 
-ROUNDS = 2
-"""How often each buffer is reconsidered, given the others."""
-
 
 @dataclass(frozen=True, order=True, slots=True)
 class Align:
@@ -51,9 +48,8 @@ def _of_part(hardware: HardwareSpec, lowered: Part) -> Iterator[Align]:
         return
     search = _Search(hardware, lowered, held, Trials(lowered.covered, lowered.whole))
     before = dict(held)
-    for _ in range(ROUNDS if len(names) > 1 else 1):
-        for name in names:
-            search.improve(name)
+    for name in names:
+        search.improve(name)
     for name in names:
         memory = hardware.memory[held[name].memory]
         size = 1 if memory.by_element else memory.entry_elements

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from math import lcm, prod
+from math import lcm
 
 from hwgen.codegen.lower.conflicts import (
     Access,
@@ -28,9 +28,6 @@ from hwgen.codegen.lower.ranges import bounded, is_bound
 from hwgen.codegen.lower.sites import Around, Body, CallSite, Item, sites_of
 from hwgen.codegen.touches import Runs, Touch
 from hwgen.spec.expression import Expr, evaluate, names
-
-MOST_PARTS = 64
-"""Parts of a slot that iterations of the loops around a call touch, if they are told apart."""
 
 
 class Stream:
@@ -65,8 +62,8 @@ class Stream:
         }
 
     def _apart(self, site: CallSite, touch: Touch) -> bool:
-        """Whether it is known of each iteration which part of a slot it touches, and these are few:
-        not where it moves with a loop that is cut, whose middle stands for several."""
+        """Whether it is known of each iteration which part of a slot it touches: not where it moves
+        with a loop that is cut, whose middle stands for several."""
         cut = self.short[site.index]
         moving = [
             n
@@ -74,7 +71,7 @@ class Stream:
             if touch.offset.coefficient(loop.name) and loop.high - loop.low > 1
         ]
         whole = all(cut[n] == site.loops[n].high - site.loops[n].low for n in moving)
-        return bool(touch.runs) and whole and prod(cut[n] for n in moving) <= MOST_PARTS
+        return bool(touch.runs) and whole
 
     def cut(self, reach: int, period: int = 1) -> Stream:
         """The same program, its loops cut elsewhere; those that are whole stay so."""

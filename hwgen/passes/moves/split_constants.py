@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from hwgen.constants import CONSTANT_STEPS
 from hwgen.passes.start import Start
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.tree.bind_expr import parts_to_bind
 from hwgen.spec.expression import Binary, Const, Expr, Name, walk
 from hwgen.spec.hardware import HardwareSpec, Immediate
-
-MOST_STEPS = 4
-"""Additions in the place of one."""
 
 
 def split_constants(start: Start, statement: str) -> Iterator[Start]:
@@ -41,7 +39,7 @@ def _steps(number: int, hardware: HardwareSpec) -> list[int]:
     ranges = [f.range for f in _added_fields(hardware) if f.range is not None]
     most = max((r.maximum if number > 0 else -r.minimum for r in ranges), default=0)
     sign, size = (1, number) if number > 0 else (-1, -number)
-    if most < 1 or size > MOST_STEPS * most:
+    if most < 1 or size > CONSTANT_STEPS * most:
         return [number]
     whole, rest = divmod(size, most)
     return [sign * most] * whole + [sign * rest] * (rest > 0)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count, islice, product
 
+from hwgen.constants import COVER_TRIES
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.match.beginnings import Harmless
 from hwgen.polyhedral.match.lane_loops import misfit
@@ -49,12 +50,6 @@ class Step:
     immediates: tuple[tuple[str, int | float], ...]
     in_place: str = ""
 
-
-MOST_WAYS = 256
-"""Ways to compute a block of which the best is taken: the first ones are seldom worse."""
-
-MOST_TRIES = 20_000
-"""Intrinsics held against values on the way to them."""
 
 _Made = tuple[list[Step], list[Intrinsic]]
 """Steps, and the intrinsics that are left."""
@@ -292,8 +287,7 @@ class _Ways:
 
     def __init__(self, search: _Search, pool: Sequence[Intrinsic]) -> None:
         self.search = search
-        found = (steps for steps, left in search.root(pool) if not left)
-        self._more = islice(found, MOST_WAYS)
+        self._more = (steps for steps, left in search.root(pool) if not left)
         self._found: list[list[Step]] = []
 
     def __iter__(self) -> Iterator[list[Step]]:
@@ -410,7 +404,7 @@ class _Search:
         is to copy, so not in its own place."""
         result = intrinsic.written
         self.tries += 1
-        if self.tries > MOST_TRIES or not self.holds(result, target.tensor):
+        if self.tries > COVER_TRIES or not self.holds(result, target.tensor):
             return
         fields = {i.name: i for i in intrinsic.immediates}
         offchip = result.memory in self.asked.offchip

@@ -204,17 +204,11 @@ def ranked_matches(
                 defect = defect or error
                 continue
             chosen.append(m)
-            if len(chosen) == MAX_MATCHES:
-                break
         if chosen:
             some = True
             yield chosen
     if defect is not None and not some:
         raise defect
-
-
-MAX_MATCHES = 4
-"""Equally good matches that the search compares."""
 
 
 def _anchor(selection: Selection) -> Operation:

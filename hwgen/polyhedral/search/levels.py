@@ -15,23 +15,14 @@ from itertools import combinations, permutations, product
 
 import numpy as np
 
+from hwgen.constants import CACHE_TILES
 from hwgen.polyhedral.caches import in_caches, through_caches
 from hwgen.polyhedral.match.wide_calls import adding_store, reading_in_place
 from hwgen.polyhedral.search.estimate_caches import operand_reads
 from hwgen.polyhedral.search.estimate_shape import Cache, Grid, Shape, storage_entries
 from hwgen.polyhedral.search.resident import fitting
-from hwgen.polyhedral.search.space import MAX_ORDERED, Space, length, tile_options
+from hwgen.polyhedral.search.space import MAX_ORDERED, MAX_SHAPES, Space, length, tile_options
 from hwgen.polyhedral.search.tiling import Tiling, in_place, inner_name, outer_name
-
-SMALL = 6
-"""Tiles of registers that are looked at further, those that read caches least: one of each width
-along lanes."""
-
-LARGE = 216
-"""Combinations of larger tiles around each of them, at most."""
-
-SHAPES = 1024
-"""Orders and placements of larger tiles that are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +100,12 @@ def levels(space: Space) -> Iterator[Levels]:
                     continue
                 yield Levels(loops, spatial, placement, grid, cache, parts)
                 seen += 1
-                if seen == SHAPES:
+                if seen == MAX_SHAPES:
                     return
 
 
 def _small(space: Space) -> Grid:
-    """The tiles that registers hold whose calls read caches least."""
+    """The tile that registers hold whose calls read caches least; none where no tile fits."""
     match, hardware = space.match, space.hardware
     registers = [s for s in match.selection.storages if not in_caches(hardware, s.memory)]
     room = min(match.selection.usable_entries(hardware, s.memory) for s in registers)
@@ -129,13 +120,7 @@ def _small(space: Space) -> Grid:
         grid = {n: v[fits] for n, v in grid.items()}
     inner = [o for o in match.selection.operations if match.selection.inner(o)]
     reads = sum((operand_reads(hardware, match, o, grid) for o in inner), np.zeros(length(grid)))
-    # A tile that is narrow along the lanes leaves panels more room along the reduction.
-    lanes = [n for n in space.spatial if match.block.get(n, 1) > 1]
-    widths = list(zip(*(grid[n] for n in lanes), strict=True)) or [()] * len(reads)
-    first: dict[tuple[int, ...], int] = {}
-    for i in map(int, np.argsort(reads, kind="stable")):
-        first.setdefault(tuple(map(int, widths[i])), i)
-    best = list(first.values())[:SMALL]
+    best = np.argsort(reads, kind="stable")[:1]
     return {n: v[best] for n, v in grid.items()}
 
 
@@ -170,20 +155,17 @@ def _added(space: Space) -> bool:
 
 
 def _large(space: Space, small: Grid, outer: tuple[str, ...]) -> Grid:
-    """Larger tiles around each of the small ones: of these, whole numbers."""
-    most = max(2, int(LARGE ** (1 / max(1, len(outer)))))
-    rows: list[Grid] = []
-    for i in range(length(small)):
-        tile = {n: int(v[i] if len(v) > 1 else v[0]) for n, v in small.items()}
-        steps = [-(-space.match.count[n] // tile[n]) for n in outer]
-        options = [[k for k in tile_options(s, most) if 1 < k < s] for s in steps]
-        axes = np.meshgrid(*(np.array(o, np.int64) for o in options), indexing="ij")
-        size = math.prod(map(len, options))
-        row = {n: np.full(size, v, np.int64) for n, v in tile.items()}
-        for n, axis in zip(outer, axes, strict=True):
-            row[outer_name(n)] = axis.ravel() * tile[n]
-        rows.append(row)
-    return {n: np.concatenate([row[n] for row in rows]) for n in rows[0]}
+    """Larger tiles around the small one: of it, whole numbers."""
+    most = max(2, int(CACHE_TILES ** (1 / max(1, len(outer)))))
+    tile = {n: int(v[0]) for n, v in small.items()}
+    steps = [-(-space.match.count[n] // tile[n]) for n in outer]
+    options = [[k for k in tile_options(s, most) if 1 < k < s] for s in steps]
+    axes = np.meshgrid(*(np.array(o, np.int64) for o in options), indexing="ij")
+    size = math.prod(map(len, options))
+    found: Grid = {n: np.full(size, v, np.int64) for n, v in tile.items()}
+    for n, axis in zip(outer, axes, strict=True):
+        found[outer_name(n)] = axis.ravel() * tile[n]
+    return found
 
 
 def _placements(space: Space, loops: tuple[str, ...], spatial: int) -> Iterator[dict[str, int]]:

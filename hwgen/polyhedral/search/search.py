@@ -17,6 +17,7 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
+from hwgen.constants import TAIL_SIZES
 from hwgen.polyhedral.match.matching import Match
 from hwgen.polyhedral.search.bound import least_work, work_bound
 from hwgen.polyhedral.search.capacity import nothing_fits
@@ -49,9 +50,6 @@ THRIFTY = 64
 LOOKED_AT, PROMISING = 1 << 20, 32
 """Points of a space above which not all are costed, and how many of its orders and placements then
 are at all tile sizes: the best of all at few of these."""
-
-STEPS = 4
-"""Sizes of tiles that are looked at beside one that makes as many."""
 
 WIDTH = 100
 """Columns of the result's text."""
@@ -557,7 +555,7 @@ def _beside(match: Match, tiles: Tiles) -> Iterator[Tiles]:
     for loop, size in tiles:
         blocks = match.count[loop]
         most = (blocks - 1) // (-(-blocks // size) - 1) if size < blocks else blocks
-        sizes = {size + (most - size) * n // STEPS for n in range(STEPS + 1)}
+        sizes = {size + (most - size) * n // TAIL_SIZES for n in range(TAIL_SIZES + 1)}
         every.append([(loop, k) for k in sorted(sizes)])
     yield from product(*every)
 

@@ -17,36 +17,21 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hwgen.constants import (
+    LEAST_OPTIONS,
+    MAX_OPTIONS,
+    MAX_ORDERED,
+    MAX_POINTS,
+    MAX_SHAPES,
+    SHORT_REDUCTION,
+    WHOLE_SPACE,
+)
 from hwgen.polyhedral.caches import through_caches
 from hwgen.polyhedral.match.matching import Match
 from hwgen.polyhedral.search.estimate_shape import Grid, Storages, storage_entries
 from hwgen.polyhedral.search.resident import fitting
 from hwgen.polyhedral.search.tiling import Tiling, inner_name, outer_name
 from hwgen.spec.hardware import HardwareSpec
-
-SHORT_REDUCTION = 8
-"""Reduction loops without lanes that are this short are the first not to be cut."""
-
-MAX_OPTIONS = 20
-"""Tile sizes of one loop in a thinned space."""
-
-MAX_ORDERED = 5
-"""Spatial loops of which every order is considered; further ones stay innermost."""
-
-MAX_SHAPES = 1 << 10
-"""Orders and placements of one match; of more, fewer loops are ordered."""
-
-MAX_POINTS = 1 << 17
-"""Combinations of tile sizes of one match; of more, fewer sizes of a loop are considered."""
-
-FIRST_LOOK = 1 << 18
-"""Points of a large space that are costed to see which orders and placements are good."""
-
-LEAST_OPTIONS = 3
-"""Tile sizes of one loop in the smallest space."""
-
-WHOLE_SPACE = 1 << 18
-"""A space of at most this many points is considered without restriction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +305,7 @@ def smaller(space: Space) -> Space:
 def coarser(space: Space, shapes: int) -> Space:
     """A space with so few tile sizes that all of its points are few, in so many shapes."""
     options = MAX_OPTIONS
-    while space.tiles * shapes > FIRST_LOOK and options > LEAST_OPTIONS:
+    while space.tiles * shapes > WHOLE_SPACE and options > LEAST_OPTIONS:
         options -= 1
         space = replace(space, restriction=replace(space.restriction, options=options))
     return space

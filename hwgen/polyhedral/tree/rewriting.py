@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from hwgen.constants import POLYNOMIAL_TERMS
 from hwgen.polyhedral.tree.bind_expr import parts_to_bind
 from hwgen.polyhedral.tree.edit import find_uncalled, refuse, value_dtype
 from hwgen.polyhedral.tree.loop_tree import LoopTree
@@ -35,9 +36,6 @@ from hwgen.spec.expression import (
 )
 from hwgen.spec.intervals import within
 from hwgen.spec.typecheck import ExpressionTypeError, integer_range, is_float
-
-MOST_TERMS = 64
-"""Terms of a polynomial; of one with more nothing is proved."""
 
 _EXACT = {"float32": 1 << 24, "float64": 1 << 53}
 """Integers up to which a float holds all, either way."""
@@ -202,7 +200,7 @@ class _Proof:
 
     @staticmethod
     def _product(one: _Terms, other: _Terms) -> _Terms:
-        if len(one) * len(other) > MOST_TERMS:
+        if len(one) * len(other) > POLYNOMIAL_TERMS:
             raise _TooLongError
         found = _Terms()
         for a, n in one.items():

@@ -86,16 +86,16 @@ def test_inlining_by_hand_is_bounded_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("chip", "code", "seconds", "tried"),
+    ("chip", "code", "seconds"),
     [
-        ("cpu_generic", "H407", None, search.HARD),
-        ("cuda_generic", "H407", None, search.HARD),
-        ("cpu_generic", "H411", 0.0, 1),
-        ("cuda_generic", "H411", 0.0, 1),
+        ("cpu_generic", "H407", None),
+        ("cuda_generic", "H407", None),
+        ("cpu_generic", "H411", 0.0),
+        ("cuda_generic", "H411", 0.0),
     ],
 )
 def test_a_search_among_refusals_ends(
-    chip: str, code: str, seconds: float | None, tried: int, monkeypatch: pytest.MonkeyPatch
+    chip: str, code: str, seconds: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where isl gives up, or the time that somebody allowed is over."""
     attempts: list[object] = []
@@ -112,6 +112,6 @@ def test_a_search_among_refusals_ends(
     workload = hwgen.load_workload(ROOT / "workloads" / "matvec.yaml", {"M": 64, "K": 64})
     schedule = hwgen.Schedule(workload, hwgen.load_hardware(ROOT / "hw_specs" / f"{chip}.yaml"))
     report = search.autoschedule(schedule, Options(seconds=seconds))
-    assert len(attempts) == tried
+    assert len(attempts) == 1
     assert not report.exhausted
     assert ("search cut short, time limit of 0 s reached" in report.notes) is (seconds is not None)

@@ -204,7 +204,7 @@ def test_a_space_of_many_loops_is_made_smaller(monkeypatch: pytest.MonkeyPatch) 
 def test_orders_that_are_good_at_few_tile_sizes_hold_the_best(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hwgen.polyhedral.search.space.FIRST_LOOK", 1 << 16)
+    monkeypatch.setattr("hwgen.polyhedral.search.space.WHOLE_SPACE", 1 << 16)
     for name in ("gemm_requant", "conv2d_requant"):
         found = matches(name)[:1]
         monkeypatch.setattr("hwgen.polyhedral.search.search.LOOKED_AT", 1 << 40)
