@@ -25,6 +25,18 @@ FORMS = 64
 """Forms of one workload that moves make and that are looked at. A limit of effort: with 8 and with
 10^6, no kernel of eight changed."""
 
+FORMS_COMPILED = 4
+"""Forms of a workload whose parts units compute wholly that are compiled. A limit of effort: with 1
+and with 20, no kernel of eight changed."""
+
+EQUAL_MATCHES = 4
+"""Matches that take as many applications of intrinsics and are compared. A limit of effort: with
+16, no kernel of 36 changed."""
+
+MATCHES_SEEN = 32
+"""Matches of a phase of which the first are taken. A limit of effort: with 6 and with 10^6, no
+kernel of eight changed."""
+
 CONSTANT_STEPS = 4
 """Additions in the place of one whose number no field holds: each is a call."""
 
@@ -80,6 +92,18 @@ USUAL_BLOCK = 32
 OPERAND_TILE = 64
 """Iterations of a loop over tiles of an operand that does not fit whole."""
 
+AGAIN = 1.5
+"""Times that blocks may execute an instance on average. With 1, a layer normalisation of 333 rows
+shares no loop, as its last block is padded."""
+
+JOINING_SAVES = 0.05
+"""Part of their cycles that two parts of a network may save at least, by their bounds, to be tried
+together. A limit of effort: with 0, no kernel of five changed."""
+
+JOINING_ROOM = 1.5
+"""Times the room there is that the buffers of two parts may take: blocks of both can be shorter,
+but not what stays for all blocks. A limit of effort: with 10^6, no kernel of five changed."""
+
 COVERS_TRIED = 8
 """Choices of a match for each phase that are tried until a kernel comes of one. With 1, a layer
 normalisation takes 1,760 cycles instead of 1,459; with 1,000 nothing changed."""
@@ -95,6 +119,10 @@ lets more go. A limit of effort."""
 PIPELINED_KERNELS = 3
 """Kernels of which pipelines are looked for, those with the least busy units first. With 1, an
 attention takes 15,194 cycles instead of 12,868; with 10 nothing changed."""
+
+HANDOVERS_TRIED = 3
+"""Handovers of a kernel that are tried in chunks, those first that may gain most. With 0, an
+attention gets slower; with 20 nothing changed."""
 
 CHUNKS = (2, 4)
 """Pieces in which one block takes what another makes. Without 4, an attention takes 12,996 cycles
@@ -119,6 +147,13 @@ TOUCHED_RUNS = 64
 counts too."""
 
 # Loops of a processor
+
+UNSTAGED_READ = 2.0
+"""Times that reading past a block's own memory counts: how often a cache has it, nobody knows
+beforehand. With 1, six kernels of CUDA of 86 changed, none of them measured yet."""
+
+STAGED_PADDING = 1.2
+"""Times the room of staged operands that they take with their padding."""
 
 WRITTEN_NODES = 256
 """Nodes of a value up to which what is read more than once is written out at each place. With 0, a

@@ -12,6 +12,7 @@ import numpy as np
 from hwgen.autoschedule.cost import Floats, footprint, main_reduction
 from hwgen.autoschedule.lanes import has_kind, inside
 from hwgen.autoschedule.nests import Nest, attempt, lone_loops, loop_of, partner_loops
+from hwgen.constants import STAGED_PADDING, UNSTAGED_READ
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.beginnings import undetermined
 from hwgen.spec.hardware import HardwareSpec
@@ -120,10 +121,10 @@ def _grid(
             moved = moved + bytes_ * slices
             fetch = fetch + threads * words * spread / rx / banks
         else:
-            moved = moved + bytes_ * slices
+            moved = moved + UNSTAGED_READ * bytes_ * slices
             stride = operand.stride(x)
             apart = 1.0 if stride == 1 or not across else costs.apart_factor
-            fetch = fetch + threads * words * spread * apart / banks
+            fetch = fetch + UNSTAGED_READ * threads * words * spread * apart / banks
     tile = by * bx
     several = slices > 1
     extra = np.where(
@@ -147,7 +148,7 @@ def _grid(
     if own is not None and own.capacity_bytes:
         illegal |= ry * rx * nest.accumulator_bytes > own.capacity_bytes / 2
     if shared is not None and shared.capacity_bytes:
-        illegal |= held > shared.capacity_bytes
+        illegal |= held * STAGED_PADDING > shared.capacity_bytes
     if not np.any(~illegal):  # A problem smaller than any block.
         illegal = (threads > machine.threads) | (tx != tx.min()) | (rx > 1) | (ry > 1) | (ty > 1)
     axes[4] = np.where(several, depth, 0.0)

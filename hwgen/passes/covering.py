@@ -10,9 +10,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from math import inf
 
-from hwgen.constants import FORMS
+from hwgen.constants import FORMS, FORMS_COMPILED
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.kernel import REFUSALS, Kernel
 from hwgen.passes.moves import MOVES, all_begun, all_weighed
@@ -149,7 +150,7 @@ def covered_forms(start: Start, refused: HwgenError) -> list[Start]:
     unmade = refused.code == UNMADE
     first = _without_repeats(start) if unmade else start
     able = all_known(start.workload, start.hardware)
-    found = [f for f in _forms(first) if f is not start] if able else []
+    found = [f for f in islice(_forms(first), FORMS_COMPILED) if f is not start] if able else []
     # Where there is none, what the one without repeats is refused for tells more.
     found = found or [first] * (first is not start)
     if not found:

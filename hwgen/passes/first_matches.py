@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from math import prod
 
 from hwgen.codegen.lower.image_uses import packed_bytes
+from hwgen.constants import MATCHES_SEEN
 from hwgen.errors import HwgenError
 from hwgen.model.bound import cover_bound
 from hwgen.passes.phase import MATCHES
@@ -63,7 +65,7 @@ class FirstMatches:
             )
 
         ranked = ranked_matches(scop, selections, calls)
-        found = [m for group in ranked for m in group]
+        found = list(islice((m for group in ranked for m in group), MATCHES_SEEN))
 
         def rank(match: Match) -> tuple[int, int, int, str]:
             packed = packed_bytes(scop, self.hardware, match)

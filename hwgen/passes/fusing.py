@@ -14,6 +14,7 @@ from itertools import product
 from math import inf, prod
 
 from hwgen.constants import (
+    AGAIN,
     BLOCK_SIZES,
     OPERAND_TILE,
     PIPELINED_KERNELS,
@@ -192,8 +193,8 @@ def _apart(start: Start, sketch: Sketch) -> tuple[int, ...]:
 
 
 def shareable(start: Start) -> bool:
-    """Whether all stages may share a loop over blocks of the last one's elements, and do nothing
-    for several of them."""
+    """Whether all stages may share a loop over blocks of the last one's elements, and do hardly
+    anything for several of them."""
     for dimension, extent in enumerate(_last(start.workload).shape):
         sketch = Sketch(dimension, BLOCK_SIZES[0])
         schedule = _begun(start, sketch) if extent > BLOCK_SIZES[0] else None
@@ -481,11 +482,11 @@ def _slides(start: Start, dimension: int) -> bool:
 
 
 def _once(schedule: Schedule, sketch: Sketch) -> bool:
-    """True if blocks execute no instances several times, what slides apart."""
+    """Whether hardly any instances of blocks are executed several times."""
     state, loops = schedule.state, sketch.loops(schedule)
     done = sum(instances(site, loops) for site in state.sites)
     once = sum(prod(n for _, n in state.stage[s.block.stage].iterators) for s in state.sites)
-    return done <= once
+    return done <= AGAIN * once
 
 
 def begun(start: Start, sketch: Sketch) -> Schedule:

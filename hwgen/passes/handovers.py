@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from hwgen.constants import CHUNKS
+from hwgen.constants import CHUNKS, HANDOVERS_TRIED
 from hwgen.passes.pieces import Pieces, shared_loop
 from hwgen.passes.pipeline_ranking import Body
 from hwgen.passes.pipelining import Pipeline, room, shifted
@@ -22,7 +22,7 @@ def in_pieces(found: Pipeline) -> Pipeline:
     """The same pipeline, or a faster one in which what enters or leaves the chip does so in
     pieces."""
     tried: set[Pieces] = set()
-    while (body := found.body) is not None and found.waits:
+    while (body := found.body) is not None and found.waits and len(tried) < HANDOVERS_TRIED:
         now = body.least(found.delays, partial(room, found.plain, body))
         ranked: list[tuple[float, Pieces]] = []
         for finest in (p for p in _handovers(found, body) if p not in tried):

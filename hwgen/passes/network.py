@@ -15,6 +15,7 @@ from functools import cached_property
 from itertools import combinations, groupby, pairwise
 from math import inf, prod
 
+from hwgen.constants import JOINING_ROOM, JOINING_SAVES
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.fusing import fused, fused_if_better, several, shareable
 from hwgen.passes.kernel import REFUSALS, Kernel
@@ -234,8 +235,8 @@ class _Network:
         return tuple(map(sum, zip(*measures, strict=True)))
 
     def _promising(self, parts: Sequence[_Part]) -> tuple[_Part, _Part] | None:
-        """The two that may save most of their cycles together; None where none may save any."""
-        best, most = None, 0.0
+        """The two that may save most of their cycles together; None where none may save enough."""
+        best, most = None, JOINING_SAVES
         for (n, first), (m, second) in combinations(enumerate(parts), 2):
             left = {x for g in first[0] for x in written_by(g)}
             between = {x for groups, _ in parts[n + 1 : m] for g in groups for x in read_by(g)}
@@ -243,9 +244,22 @@ class _Network:
             if not crosses or left & between or (first[0], second[0]) in self.in_vain:
                 continue
             saved = self._saved(first, second) / (first[1].cycles + second[1].cycles)
-            if saved > most:
+            if saved > most and self._may_fit(first[1], second[1]):
                 best, most = (first, second), saved
         return best
+
+    def _may_fit(self, first: Kernel, second: Kernel) -> bool:
+        """Whether there may be room for blocks of both; phases that share no loops yet have buffers
+        as large as there is room."""
+        if not (_shares(first) and _shares(second)):
+            return True
+        room = {
+            m.name: JOINING_ROOM * m.capacity_entries for m in self.hardware.of_kind("scratchpad")
+        }
+        both: Counter[str] = Counter()
+        for buffer in (*first.program.buffers, *second.program.buffers):
+            both[buffer.memory] += buffer.entries
+        return all(both[m] <= most for m, most in room.items())
 
     def _saved(self, first: _Part, second: _Part) -> float:
         """Cycles that two parts save together at most: what they take, less what the busiest unit

@@ -89,7 +89,7 @@ def test_buffers_share_addresses_only_one_after_the_other() -> None:
     kernel = compiled("mlp", {})
     assert kernel.account.phases
     buffers = {b.name: b for b in kernel.program.buffers}
-    first, kept = buffers["s1"], buffers["h1"]
+    first, kept = buffers["h1"], buffers["s2"]
     check_program(kernel.program, kernel.hardware)
     # It must not lie where the call that fills it reads.
     moved = tuple(replace(b, base=first.base) if b is kept else b for b in kernel.program.buffers)

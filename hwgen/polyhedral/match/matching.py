@@ -15,6 +15,7 @@ from functools import cached_property
 from itertools import islice, product
 from math import prod
 
+from hwgen.constants import EQUAL_MATCHES
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.match.lane_padding import padding_problem
@@ -204,6 +205,8 @@ def ranked_matches(
                 defect = defect or error
                 continue
             chosen.append(m)
+            if len(chosen) == EQUAL_MATCHES:
+                break
         if chosen:
             some = True
             yield chosen

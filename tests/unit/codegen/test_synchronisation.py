@@ -16,7 +16,8 @@ import hwgen
 from hwgen.codegen.lower.stream import Stream
 from hwgen.codegen.nodes import Pop, Push, SyncNode, Wait
 from hwgen.codegen.synchronisation import SyncSite, synchronise
-from hwgen.codegen.touches import MOST_RUNS, runs_of
+from hwgen.codegen.touches import runs_of
+from hwgen.constants import TOUCHED_RUNS
 from hwgen.errors import HwgenError
 from hwgen.passes.trees import compile_tree
 from hwgen.polyhedral.match.matching import match
@@ -204,6 +205,6 @@ def test_runs_are_what_loops_reach(walks: list[tuple[int, int]]) -> None:
     assert least == min(reached)
     mine = {least + entry for low, high in runs for entry in range(low, high)}
     assert reached <= mine
-    if prod(extent for extent, _ in walks) <= MOST_RUNS:
+    if prod(extent for extent, _ in walks) <= TOUCHED_RUNS:
         assert reached == mine
     assert all(a[1] < b[0] for a, b in pairwise(runs))
