@@ -83,14 +83,14 @@ WINDOWS = {"N": 1, "H": 56, "W": 56, "C": 64, "O": 64}
     [
         ("gemm", {"M": 1024, "N": 1024, "K": 1024}, 6_291_456),
         pytest.param("gemm", {"M": 784, "N": 1024, "K": 256}, 1_265_664, marks=THOROUGH),
-        ("conv2d", WINDOWS, 498_150),
+        ("conv2d", WINDOWS, 543_437),
     ],
 )
 def test_what_comes_in_parts_moves_little_and_is_as_fast(
     name: str, sizes: dict[str, int], most: int
 ) -> None:
     """Products move what an optimal mapper proves to be least with all of each memory, the
-    convolution a tenth more than that. The estimate is right to a hundredth."""
+    convolution a fifth more than that, for four cycles in a thousand. The estimate is right to a hundredth."""
     c = of_vta(name, sizes)
     bound = lower_bound(c.program, c.hardware).cycles
     assert c.offchip_bytes <= most
