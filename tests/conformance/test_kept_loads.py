@@ -90,7 +90,8 @@ def test_what_comes_in_parts_moves_little_and_is_as_fast(
     name: str, sizes: dict[str, int], most: int
 ) -> None:
     """Products move what an optimal mapper proves to be least with all of each memory, the
-    convolution a fifth more than that, for four cycles in a thousand. The estimate is right to a hundredth."""
+    convolution a fifth more, which saves four cycles in a thousand. The estimate is right to a
+    hundredth."""
     c = of_vta(name, sizes)
     bound = lower_bound(c.program, c.hardware).cycles
     assert c.offchip_bytes <= most
