@@ -47,7 +47,7 @@ SLACK = 1.25
 """Estimates above the best simulated cycles by this factor are not simulated; none above them where
 caches, which no simulation sees, are in both."""
 
-NEAR = 1.01
+NEAR = 1.02
 """Times what the best measures, up to which schedules are given another end."""
 
 TIE, TIE_OF_PHASES = 1.005, 1.002
