@@ -154,7 +154,7 @@ def edited(script: str, old: str, new: str) -> str:
 
 def test_two_changed_lines_make_another_right_kernel() -> None:
     found, script = gemm_script()
-    script = edited(script, "s.split('c_0', factor=79)", "s.split('c_0', factor=32)")
+    script = edited(script, "s.split('c_0', factor=64)", "s.split('c_0', factor=32)")
     script = edited(script, "s.split(k_o, factor=2)", "s.split(k_o, factor=4)")
     other = compile_script(found.workload, found.hardware, script)
     assert not other.parts

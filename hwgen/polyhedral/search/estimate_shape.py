@@ -243,8 +243,7 @@ class Shape:
         """The part of its cycles that something takes in the last iteration of each of the
         outermost `depth` loops that moves it; `extents`: how much of each loop it has in others."""
         whole, found = cycles(extents), list[tuple[str, Cycles]]()
-        # What the units of a host that issues in order save in a short tile, they wait for it.
-        cut = () if self.levels or self.hardware.pipelined else moving
+        cut = () if self.averaged else moving
         for n in sorted({*self.loops[:depth]}.intersection(cut)):
             left = self.match.count[n] - self.grid[n] * (self.trips(frozenset((n,))) - 1)
             short = cycles({**extents, n: np.minimum(extents[n], left)})
@@ -255,6 +254,12 @@ class Shape:
         """How full tiles are on average, where it is not told how short each loop's last ones are
         (`ends`)."""
         return part if self.levels else np.ones(1)
+
+    @property
+    def averaged(self) -> bool:
+        """Whether all tiles count as equally long: where loops are tiled twice, and where a host
+        issues in order, for which units wait in a short tile as long as they work less."""
+        return self.levels or self.hardware.pipelined
 
     @property
     def levels(self) -> bool:

@@ -79,7 +79,7 @@ class Leaves:
         for n in o.loops:
             iterations = iterations * shape.match.count[n]
         extents, filled = shape.extents(depth), shape.filled(o.loops, depth)
-        tiles = shape.tiles(o, depth) * filled / shape.mean(filled)
+        tiles = shape.tiles(o, depth) * (np.ones(1) if shape.averaged else filled)
 
         def ends(cycles: Callable[[Grid], Array]) -> Ends:
             return shape.ends(o.loops, extents, depth, cycles)

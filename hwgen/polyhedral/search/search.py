@@ -17,7 +17,7 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from hwgen.constants import TAIL_SIZES
+from hwgen.constants import TAIL_GAIN, TAIL_SIZES
 from hwgen.polyhedral.match.matching import Match
 from hwgen.polyhedral.search.bound import least_work, work_bound
 from hwgen.polyhedral.search.capacity import nothing_fits
@@ -386,9 +386,11 @@ class _Search:
 
     def look_closer(self) -> None:
         """Cost other sizes of tiles beside those of the cheapest: as many tiles of each loop, the
-        last of them shorter."""
+        last of them shorter. Only what gains more than a longer program is worth is kept."""
         shapes: dict[object, list[Candidate]] = {}
-        for c in _cheapest(self.found, self.keep):
+        cheapest = _cheapest(self.found, self.keep) if self.objective == "cycles" else []
+        for c in cheapest:
+            self.limit, self.least = min(self.limit, c.cycles / TAIL_GAIN), 0.0
             if c.placed is not None:
                 loops, placement, parts = c.placed
                 key = id(c.tiling.match), loops, tuple(sorted(placement.items())), parts
