@@ -11,7 +11,7 @@ import pytest
 
 from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound
-from hwgen.model.traffic import off_chip_traffic
+from hwgen.model.columns import off_chip_traffic
 from hwgen.passes.kernel import Kernel
 from hwgen.passes.trees import compile_tree
 from hwgen.pipeline import compile_kernel, compile_workload

@@ -290,7 +290,7 @@ def search(
             state.cover(whole, smaller(Space(hardware, match, LAST_RESORT, given)))
     if not state.found:
         raise nothing_fits(hardware, matches, fixed or {}, workload)
-    state.look_closer()
+    state.look_closer(fixed or {})
     cheapest = _cheapest(state.found, keep)
     # Of candidates that nothing tells apart, one.
     near = {
@@ -384,9 +384,9 @@ class _Search:
         )
         return len(self.found) > before
 
-    def look_closer(self) -> None:
-        """Cost other sizes of tiles beside those of the cheapest: as many tiles of each loop, the
-        last of them shorter. Only what gains more than a longer program is worth is kept."""
+    def look_closer(self, fixed: Mapping[str, int]) -> None:
+        """Cost other sizes of tiles beside those of the cheapest, but for `fixed` ones: as many of
+        each loop, the last of them shorter. Only what gains more than a trifle is kept."""
         shapes: dict[object, list[Candidate]] = {}
         cheapest = _cheapest(self.found, self.keep) if self.objective == "cycles" else []
         for c in cheapest:
@@ -398,7 +398,7 @@ class _Search:
         for first, *others in shapes.values():
             assert first.placed is not None
             match, known = first.tiling.match, {c.tiling.tiles for c in (first, *others)}
-            sizes = {s for tiles in known for s in _beside(match, tiles)} - known
+            sizes = {s for tiles in known for s in _beside(match, tiles, fixed)} - known
             if not sizes or self.watch.costed:
                 continue
             names = [n for n, _ in first.tiling.tiles]
@@ -551,12 +551,13 @@ class _Search:
         return near[cycles[near] < ALMOST * before][-THRIFTY:]
 
 
-def _beside(match: Match, tiles: Tiles) -> Iterator[Tiles]:
+def _beside(match: Match, tiles: Tiles, fixed: Mapping[str, int]) -> Iterator[Tiles]:
     """Tile sizes that make as many tiles as some do."""
     every: list[list[tuple[str, int]]] = []
     for loop, size in tiles:
         blocks = match.count[loop]
         most = (blocks - 1) // (-(-blocks // size) - 1) if size < blocks else blocks
+        most = size if loop in fixed else most
         sizes = {size + (most - size) * n // TAIL_SIZES for n in range(TAIL_SIZES + 1)}
         every.append([(loop, k) for k in sorted(sizes)])
     yield from product(*every)
