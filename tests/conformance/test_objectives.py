@@ -154,9 +154,9 @@ def test_large_products_move_what_was_proven_to_be_the_least(
 def test_a_little_slack_moves_what_was_proven_to_be_the_least(
     sizes: tuple[tuple[str, int], ...],
 ) -> None:
-    fastest, thrifty = (compiled("vta", "gemm", "cycles", *sizes, slack=s) for s in (0.0, 0.012))
+    fastest, thrifty = (compiled("vta", "gemm", "cycles", *sizes, slack=s) for s in (0.0, 0.018))
     assert thrifty.offchip_bytes == LEAST[sizes]
-    assert fastest.cycles <= thrifty.cycles <= 1.012 * fastest.cycles
+    assert fastest.cycles <= thrifty.cycles <= 1.018 * fastest.cycles
 
 
 def test_energy_is_not_traffic() -> None:
