@@ -97,7 +97,7 @@ USUAL_BLOCK = 32
 OPERAND_TILE = 64
 """Iterations of a loop over tiles of an operand that does not fit whole."""
 
-AGAIN = 1.5
+RECOMPUTED = 1.5
 """Times that blocks may execute an instance on average. With 1, a layer normalisation of 333 rows
 shares no loop, as its last block is padded."""
 

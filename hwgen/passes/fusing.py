@@ -14,10 +14,10 @@ from itertools import product
 from math import inf, prod
 
 from hwgen.constants import (
-    AGAIN,
     BLOCK_SIZES,
     OPERAND_TILE,
     PIPELINED_KERNELS,
+    RECOMPUTED,
     SHORT_KERNEL,
     USUAL_BLOCK,
     WINDOW_ROWS,
@@ -486,7 +486,7 @@ def _once(schedule: Schedule, sketch: Sketch) -> bool:
     state, loops = schedule.state, sketch.loops(schedule)
     done = sum(instances(site, loops) for site in state.sites)
     once = sum(prod(n for _, n in state.stage[s.block.stage].iterators) for s in state.sites)
-    return done <= AGAIN * once
+    return done <= RECOMPUTED * once
 
 
 def begun(start: Start, sketch: Sketch) -> Schedule:

@@ -72,8 +72,7 @@ Kernel = tuple[str, str, dict[str, int]]
 LAYERNORM: Kernel = ("npu_shared_buffer", "workloads/layernorm", {})
 ATTENTION: Kernel = ("npu_shared_buffer", "workloads/attention", {})
 MATTERS: dict[str, tuple[object, Kernel]] = {
-    "AGAIN": (1.0, ("npu_shared_buffer", "workloads/layernorm", {"M": 333})),
-    "BLOCK_SIZES": ((8, 16), ATTENTION),
+    "RECOMPUTED": (1.0, ("npu_shared_buffer", "workloads/layernorm", {"M": 333})),
     "CHUNKS": ((2,), ATTENTION),
     "COVERS_TRIED": (1, LAYERNORM),
     "FREE_STEPS": (1 << 30, ("tpu_v1", "workloads/quantised/conv2d", {})),
@@ -91,7 +90,8 @@ MATTERS: dict[str, tuple[object, Kernel]] = {
 """For each number another value, and a kernel that differs with it."""
 
 EFFORT = {
-    "EQUAL_MATCHES", "FORMS_COMPILED", "HANDOVERS_TRIED", "JOINING_ROOM", "JOINING_SAVES",
+    "BLOCK_SIZES", "EQUAL_MATCHES", "FORMS_COMPILED", "HANDOVERS_TRIED", "JOINING_ROOM",
+    "JOINING_SAVES",
     "MATCHES_SEEN", "STAGED_PADDING", "TAIL_GAIN", "UNSTAGED_READ",
     "CACHE_TILES", "CONSTANT_STEPS", "COVERS_RANKED", "COVER_TRIES", "FORMS", "MAX_OPTIONS",
     "MAX_ORDERED", "MAX_POINTS", "MAX_SHAPES", "LEAST_OPTIONS",
