@@ -137,7 +137,7 @@ instead of 12,868; 8 pieces changed nothing."""
 
 FREE_STEPS = 64
 """A hardware loop whose steps of an operand have at least so many values leaves its order free.
-With 0, calls of arrays of rows become more; without a limit, more orders are tried in vain."""
+With 0, calls of arrays of rows become more."""
 
 PEELED_ITERATIONS = 4
 """Iterations, in each of which a condition holds for other inner ones, that stand apart each: each

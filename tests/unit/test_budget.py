@@ -21,7 +21,7 @@ BUDGET = {
     "model": 10717,
     "network": 5951,
     "passes": 6154,
-    "polyhedral": 23940,
+    "polyhedral": 23929,
     "report": 3511,
     "spec": 11377,
     "verify": 3860,

@@ -14,7 +14,6 @@ from hwgen.polyhedral.match.matching import Match
 from hwgen.polyhedral.match.operations import Operation
 from hwgen.polyhedral.search.resident import kept_entries
 from hwgen.polyhedral.search.tiling import in_place, inner_name, outer_name
-from hwgen.polyhedral.search.traffic import Transfer, transfer_cycles
 from hwgen.spec.affine import Affine
 from hwgen.spec.hardware import HardwareSpec
 
@@ -147,16 +146,6 @@ class Shape:
             self.loops[: max(i for i in range(depth) if self.loops[i] in around.still) + 1]
         )
 
-    def transfer(self, operation: Operation, storage: str) -> Transfer:
-        """What moving one box takes; depends only on which loops lie outside."""
-        depth = self.placement[storage]
-        return self.cache.once(
-            ("transfer", operation.name, frozenset(self.loops[:depth])),
-            lambda: transfer_cycles(
-                self.hardware, operation, self.match, self.extents(depth), storage
-            ),
-        )
-
     def entries(self, storage: str) -> NDArray[np.int64]:
         """Entries of one slot of a storage; of parts that overlap, their share of all together."""
         if storage in self.parts:
@@ -223,8 +212,10 @@ class Shape:
         return self.cache.once(("filled", loops), made)
 
     def boxes(self, storage: str, depth: int) -> Cycles:
-        """How full boxes of a storage are on average that the outermost `depth` loops cut: those of
+        """How full boxes of a storage count that the outermost `depth` loops cut (`mean`): those of
         windows are not as short as what loops are cut into."""
+        if not self.levels:
+            return np.ones(1)
         coordinates, extents = self.match.coordinate[storage], self.extents(depth)
 
         def made() -> Cycles:

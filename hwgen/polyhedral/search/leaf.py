@@ -38,7 +38,7 @@ class Leaves:
         """A load or a store of one box of a storage, or of a part that has so much of each loop."""
         shape, hardware = self.shape, self.shape.hardware
         depth, moving = shape.placement[storage], shape.match.moving(storage)
-        filled = shape.mean(shape.boxes(storage, depth))
+        filled = shape.boxes(storage, depth)
         if storage in shape.parts:
             filled = filled * shape.fresh(storage)
 

@@ -84,11 +84,11 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A tiling with its estimated cycles, a lower bound on them (0: they are the estimate of a
-    tiling beside it), and the beats on the bus that its loads are estimated to take. `moved`:
-    off-chip bytes or energy, where these are looked for; `unseen`: of the cycles, those of caches,
-    which no simulation sees; `placed`: its order and placements, where all sizes were not looked
-    at."""
+    """A tiling with its estimated cycles, a lower bound on them (0: they are those of the same
+    tiling with another end), and the beats on the bus that its loads are estimated to take.
+    `moved`: off-chip bytes or energy, where these are looked for; `unseen`: of the cycles, those of
+    caches, which no simulation sees; `placed`: its order and placements, where all sizes were not
+    looked at."""
 
     tiling: Tiling
     cycles: float
@@ -112,9 +112,9 @@ class SearchResult:
     Every one of `points` is exactly one of: `evaluated`; `too_large`, its smallest
     buffers exceed a memory; `too_slow`, its work alone takes longer than the best known;
     `left_out`, for the reasons in `cuts`. The best of `simulated` points and of `beside` schedules
-    that refine them took `cycles`; `refused` ones exceed a limit of the hardware. `matches`:
-    considered, `matches_too_slow`: more whose work alone takes longer. `compared`: cycles of points
-    that were simulated, as estimated and as simulated.
+    that load less or end otherwise took `cycles`; `refused` ones exceed a limit of the hardware.
+    `matches`: considered, `matches_too_slow`: more whose work alone takes longer. `compared`:
+    cycles of points that were simulated, as estimated and as simulated.
     """
 
     candidates: tuple[Candidate, ...]
@@ -520,9 +520,7 @@ class _Search:
             best = self._best(cycles, moved)
             near = self._near(cycles, beats) if self.objective == "cycles" else best[:0]
             points = {
-                i: replace(
-                    self._candidate(shape, made, i, float(floor[i]), float(moved[i])), placed=placed
-                )
+                i: self._candidate(shape, made, i, float(floor[i]), float(moved[i]), placed)
                 for i in map(int, (*best, *near))
                 if np.isfinite(cycles[i])
             }
