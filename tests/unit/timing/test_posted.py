@@ -31,6 +31,7 @@ from hwgen.passes.kernel import Kernel
 from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral.search.estimate import Wanted, estimate
 from hwgen.polyhedral.search.estimate_shape import Cache, Shape
+from hwgen.polyhedral.search.traffic import transfer_cycles
 from hwgen.spec.expression import Const, Name, multiply
 from hwgen.spec.hardware import Channel, HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, parse_hardware
@@ -252,7 +253,10 @@ def test_the_estimate_of_a_single_slot() -> None:
     waiting, posted = shape(slow), shape(posting(512, slow))
     storage = next(s for s in store.storages if s in tiling.depth)
     count = int(waiting.counts(len(tiling.order))[0])
-    before, after = waiting.transfer(store, storage), posted.transfer(store, storage)
+    before, after = (
+        transfer_cycles(x.hardware, store, match, x.extents(x.placement[storage]), storage)
+        for x in (waiting, posted)
+    )
     assert (before.cycles == before.written).all()
     assert (before.written == after.written).all()
     saved = (count - 1) * (after.written - after.cycles)
