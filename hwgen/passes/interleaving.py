@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import ceil, floor, prod
+from math import ceil, floor, inf, prod
 
 from hwgen.codegen.lower.ranges import Condition
 from hwgen.codegen.nodes import calls
@@ -69,13 +69,15 @@ class End:
         return tuple(b - a for a, b in pairwise(ends))
 
 
-def interleaved(made: Kernel) -> Kernel:
-    """The same kernel, or a faster one that stores the results of its last tile in pieces."""
+def interleaved(made: Kernel, most: float = inf) -> Kernel:
+    """The same kernel, or a faster one that stores the results of its last tile in pieces, where
+    it should take at most so many cycles."""
     for end in _ends(made):
         # A piece along the first indices is more in a row off chip.
         for _, *cut in shared_loops(made.schedule.state, end.source, end.target, end.band):
             cycles, sizes = end.pieces(end.extents[cut[0]])
-            if end.made + end.stored > cycles:
+            saved = end.made + end.stored - cycles
+            if saved > 0 and made.cycles - saved <= most:
                 other = _compiled(made, end, cut, sizes[:-1])
                 if other is None or other.cycles >= made.cycles:
                     return made

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import chain, groupby, islice
+from math import inf
 
 from hwgen.codegen.lower.image_uses import packed_bytes
 from hwgen.errors import HwgenError, Tolerating
@@ -80,7 +81,7 @@ def compile_phase(
     sharing: Sharing = NOTHING_SHARED,
     reserved: Sequence[tuple[str, str, int]] = (),
     refused: Refusal | None = None,
-    ended: Callable[[Kernel], Kernel] | None = None,
+    ended: Callable[[Kernel, float], Kernel] | None = None,
 ) -> Kernel:
     """The best kernel of one phase.
 
@@ -109,7 +110,7 @@ def compile_phase(
         with Tolerating(("H4", "H5", "H6")):
             if found is not None:
                 kernel = build(start, scop, found.candidates[0])
-                kernel = kernel if ended is None else ended(kernel)
+                kernel = kernel if ended is None else ended(kernel, inf)
                 if kernel.cycles == found.cycles:
                     group = tuple(matches[-1])
                     account = replace(kernel.account, matches=group, search=found)
@@ -245,12 +246,12 @@ def _search(
     groups: Iterable[list[Match]],
     options: SearchOptions,
     sharing: Sharing = NOTHING_SHARED,
-    ended: Callable[[Kernel], Kernel] | None = None,
+    ended: Callable[[Kernel, float], Kernel] | None = None,
 ) -> tuple[Kernel, int]:
     """The best kernel over all groups of matches, and its group's number."""
 
-    def with_end(made: Kernel | Rival) -> Kernel | Rival:
-        return ended(made) if ended is not None and isinstance(made, Kernel) else made
+    def with_end(made: Kernel | Rival, most: float) -> Kernel | Rival:
+        return ended(made, most) if ended is not None and isinstance(made, Kernel) else made
 
     workload, hardware = start.workload, start.hardware
     simulated: Callable[[Candidate], Kernel | Rival] = partial(build, start, scop, sharing=sharing)

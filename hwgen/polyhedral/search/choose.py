@@ -68,6 +68,9 @@ class Ranked(Measured, Protocol):
 
 K = TypeVar("K", bound=Ranked)
 
+Ended = Callable[[K, float], K]
+"""Gives a kernel the end that suits it, if it should take no more cycles then."""
+
 
 def choose(
     hardware: HardwareSpec,
@@ -80,13 +83,14 @@ def choose(
     objective: Objective = "cycles",
     slack: float | None = None,
     refused: list[HwgenError] | None = None,
-    ended: Callable[[K], K] | None = None,
+    ended: Ended[K] | None = None,
 ) -> tuple[K, SearchResult]:
     """The best when simulated: of `best` and the cheapest candidates. By cycles, it is of what
     takes as long as the fastest what moves fewest bytes. `alone`: not a
     phase, whose coarser tiles may be as fast by themselves, and delay those of others; `slack`: the
     part of its cycles by which a kernel with less traffic may be slower, in place of the usual one;
-    `refused`: is told why candidates cannot be built; `ended`: a kernel with the end that suits it.
+    `refused`: is told why candidates cannot be built; `ended`: gives a
+    kernel the end that suits it.
 
     Where polyhedral computations take too long, the best until then.
 
@@ -302,13 +306,16 @@ class _Tried(Generic[K]):
         if self.best is None or self.measure(kernel) < self.measure(self.best):
             self.best = kernel
 
-    def end(self, ended: Callable[[K], K]) -> None:
-        """Give what would be chosen, and those that take the fewest cycles, another end."""
+    def end(self, ended: Ended[K]) -> None:
+        """Give what would be chosen another end, and each of those that take the fewest cycles that
+        should be chosen with it."""
         chosen = self.chosen()
         mine = [(c, k) for c, k in self.built if k is chosen]
         some = [*mine, *(x for x in self.leading() if x not in mine)]
         for candidate, kernel in some:
-            other = ended(kernel)
+            fastest = min(self.cycles(k) for _, k in self.built)
+            less = kernel.offchip_bytes < self.chosen().offchip_bytes or kernel is chosen
+            other = ended(kernel, (self.tie if less else 1) * fastest)
             if other is not kernel:
                 self.built.append((replace(candidate, bound=0.0), other))
                 self._known(other)

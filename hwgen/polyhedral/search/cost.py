@@ -147,6 +147,28 @@ class _Touched(NamedTuple):
     ends: tuple[int, ...]
 
 
+class _Iterations:
+    """How many iterations a loop has at each point, and what is asked of these again and again."""
+
+    def __init__(self, count: Counts) -> None:
+        self.count = count
+        self.fewest, self.most = int(count.min()), int(count.max())
+        self._beyond: dict[int, Counts] = {}
+        self._equal: dict[int, NDArray[np.bool_]] = {}
+
+    def beyond(self, number: int) -> Counts:
+        """How many more than a number."""
+        if number not in self._beyond:
+            self._beyond[number] = np.maximum(self.count - number, 0)
+        return self._beyond[number]
+
+    def equal(self, number: int) -> NDArray[np.bool_]:
+        """Where they are so many."""
+        if number not in self._equal:
+            self._equal[number] = self.count == number
+        return self._equal[number]
+
+
 class _Walk:
     """`times`: when units, the host, and versions of buffers are free or done, a row for each of
     `rows`. `queued`: the last two blocks of each unit. `now`: the iteration of each loop; `ending`,
@@ -197,6 +219,7 @@ class _Walk:
         self.ending: set[str] = set()
         self.before_last: set[str] = set()
         self.steady: dict[tuple[object, ...], Array] = {}
+        self.counts: dict[tuple[str, int], _Iterations] = {}
         self.scaled: dict[tuple[object, ...], Block] = {}
 
     def _touched(self, block: Block) -> _Touched:
@@ -236,6 +259,8 @@ class _Walk:
 
     def _now(self, block: Block) -> Block:
         """A block as it is in this iteration of its loops."""
+        if not block.ends:
+            return block
         last = self.ending if block.shift >= 0 else self._last_ahead(block)
         parts = [(name, part) for name, part in block.ends if name in last]
         if not parts:
@@ -263,36 +288,38 @@ class _Walk:
         What is walked does not depend on extents, so that each point costs what it does alone."""
         final = self.has_ahead and len(self.ending) == len(self.now)
         apart = int(final or loop.name in self.shorter) + (loop.name in self.foreseen)
-        self._few(loop, np.maximum(loop.count - apart, 0))
+        self._few(loop, apart)
         for left, now in ((2, self.before_last), (1, self.ending)):
             if left <= apart:
                 now.add(loop.name)
                 self._end(loop, left)
                 now.remove(loop.name)
 
-    def _few(self, loop: Repeat, count: Counts) -> None:
-        """So many iterations, of which none is a last one."""
+    def _few(self, loop: Repeat, apart: int) -> None:
+        """All iterations but so many, which stand apart: none of these is a last one."""
         now = sorted(self.now.items())
         watched = ((n, min(i, self.watched[n] + 1)) for n, i in now if n in self.watched)
         matter = self.matter[loop.name]
         ends = (sorted(x & matter) for x in (self.ending, self.before_last))
         key = (loop.name, *watched, *map(tuple, ends))
-        pace = self.steady.get(key)
-        most = int(count.max())
+        if (loop.name, apart) not in self.counts:
+            self.counts[loop.name, apart] = _Iterations(np.maximum(loop.count - apart, 0))
+        count, pace = self.counts[loop.name, apart], self.steady.get(key)
         again = max(AGAIN, self.watched.get(loop.name, 0) + 1)
-        walked = min(most, again) if pace is not None or most <= again else WALKED
-        passed = [np.array(self.times)]
+        steady = pace is not None or count.most <= again
+        walked = min(count.most, again) if steady else WALKED
+        passed: dict[int, Array] = {}
         for n in range(walked):
+            if n >= count.fewest or (not steady and n == WALKED - 2):
+                passed[n] = np.array(self.times)
             self._iteration(loop, n)
-            passed.append(np.array(self.times))
-        if pace is None and most > again:
-            pace = self.steady[key] = (passed[-1] - passed[-3]) / 2
-        if most > walked:
+        if not steady:
+            pace = self.steady[key] = (self.times - passed[WALKED - 2]) / 2
+        if count.most > walked:
             assert pace is not None
-            ahead: Array = pace * np.maximum(count - walked, 0)
-            np.add(self.times, ahead, out=self.times)
-        for few in range(min(walked, most) + 1):
-            np.copyto(self.times, passed[few], where=count == few)
+            self.times += pace * count.beyond(walked)
+        for few in range(count.fewest, walked):
+            np.copyto(self.times, passed[few], where=count.equal(few))
 
     def _end(self, loop: Repeat, left: int) -> None:
         """One of the last iterations, by its number where that matters to a block."""

@@ -34,7 +34,7 @@ load little."""
 ALMOST = 1.001
 """Estimated cycles over those of candidates that load no more, by which one may be better still."""
 
-FIRST, MORE = 32, 16
+FIRST, MORE = 256, 16
 """Points that are costed first, those of the least work, and by how many times more in turn."""
 
 
@@ -102,7 +102,7 @@ def estimate(shape: Shape, wanted: Wanted, known: dict[object, Costed] | None = 
     cost the same."""
     known = {} if known is None else known
     if shape.alike not in known:
-        known[shape.alike] = _costed(shape, wanted)
+        known[shape.alike] = Costing(shape).costed(wanted)
     seen, slots, beats = known[shape.alike]
     unseen = np.zeros(len(seen))
     if through_caches(shape.hardware):
@@ -119,34 +119,48 @@ class Costed(NamedTuple):
     beats: Array
 
 
-def _costed(shape: Shape, wanted: Wanted) -> Costed:
-    """The cost of the points that are wanted, those of the least bound first."""
-    size = len(next(iter(shape.grid.values()), np.ones(1)))
-    entries = {s.name: shape.entries(s.name) for s in shape.match.selection.storages}
-    slots, fits = slots_of(shape, entries)
-    kernels = _MicroKernels(shape, slots)
-    tree = ShapeTree(shape, slots, entries)
-    machine = machine_of(shape.hardware)
-    variants, loading = (np.broadcast_to(x, size) for x in (tree.variants, kernels.cycles))
-    tails: Array = np.broadcast_to(1 + TAIL_PENALTY * shape.tails(), size)
-    possible = np.flatnonzero(fits & ~kernels.refused & wanted.among)
-    nodes = {v: tree.nodes(v) for v in np.unique(variants[possible]).tolist()}
-    found, beats, bound = np.full(size, np.inf), np.zeros(size), np.zeros(size)
-    for variant, made in nodes.items():
-        work = least(made, machine, tree.versions)
-        beats = np.where(variants == variant, work.beats, beats)
-        bound = np.where(variants == variant, (work.cycles + loading) * tails, bound)
-    order = possible[np.argsort(bound[possible], kind="stable")]
-    count = size if through_caches(shape.hardware) else FIRST
-    while len(order := order[wanted.may_be(bound[order], beats[order])]):
-        now, order = order[:count], order[count:]
-        for variant in np.unique(variants[now]).tolist():
-            mine = now[variants[now] == variant]
-            points, versions = taken(nodes[variant], tree.versions, mine, size)
-            found[mine] = (cycles(points, machine, versions) + loading[mine]) * tails[mine]
-        wanted = wanted.beside(found[now], beats[now])
-        count *= MORE
-    return Costed(found, slots, beats)
+class Costing:
+    """The cost of a shape's points: a bound on all of them, and exactly that of those wanted.
+
+    `bound`: cycles at least, infinite where the buffers do not fit; `beats`: as an `Estimate` has
+    them."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.size = size = len(next(iter(shape.grid.values()), np.ones(1)))
+        entries = {s.name: shape.entries(s.name) for s in shape.match.selection.storages}
+        self.slots, fits = slots_of(shape, entries)
+        kernels = _MicroKernels(shape, self.slots)
+        self.tree = ShapeTree(shape, self.slots, entries)
+        self.machine = machine_of(shape.hardware)
+        every = (self.tree.variants, kernels.cycles, 1 + TAIL_PENALTY * shape.tails())
+        self.variants, self.loading, self.tails = (np.broadcast_to(x, size) for x in every)
+        possible = np.broadcast_to(fits & ~kernels.refused, size)
+        numbers = np.unique(self.variants[possible]).tolist()
+        self.nodes = {v: self.tree.nodes(v) for v in numbers}
+        self.bound, self.beats = np.full(size, np.inf), np.zeros(size)
+        for variant, made in self.nodes.items():
+            work, mine = least(made, self.machine, self.tree.versions), self.variants == variant
+            self.beats = np.where(mine, work.beats, self.beats)
+            bound = (work.cycles + self.loading) * self.tails
+            self.bound = np.where(mine & possible, bound, self.bound)
+
+    def costed(self, wanted: Wanted) -> Costed:
+        """The cost of the points that are wanted, those of the least bound first."""
+        bound, beats, found = self.bound, self.beats, np.full(self.size, np.inf)
+        possible = np.flatnonzero(np.isfinite(bound) & wanted.among)
+        order = possible[np.argsort(bound[possible], kind="stable")]
+        count = self.size if through_caches(self.shape.hardware) else FIRST
+        while len(order := order[wanted.may_be(bound[order], beats[order])]):
+            now, order = order[:count], order[count:]
+            for variant in np.unique(self.variants[now]).tolist():
+                mine = now[self.variants[now] == variant]
+                tree = taken(self.nodes[variant], self.tree.versions, mine, self.size)
+                walked = cycles(tree[0], self.machine, tree[1])
+                found[mine] = (walked + self.loading[mine]) * self.tails[mine]
+            wanted = wanted.beside(found[now], beats[now])
+            count *= MORE
+        return Costed(found, self.slots, beats)
 
 
 class _MicroKernels:

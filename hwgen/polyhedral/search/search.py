@@ -21,11 +21,20 @@ from hwgen.constants import TAIL_GAIN, TAIL_SIZES
 from hwgen.polyhedral.match.matching import Match
 from hwgen.polyhedral.search.bound import least_work, work_bound
 from hwgen.polyhedral.search.capacity import nothing_fits
-from hwgen.polyhedral.search.estimate import ALMOST, NEAR, Costed, Estimate, Front, Wanted, estimate
+from hwgen.polyhedral.search.estimate import (
+    ALMOST,
+    NEAR,
+    Costed,
+    Estimate,
+    Front,
+    Wanted,
+    estimate,
+)
 from hwgen.polyhedral.search.estimate_moved import moved_cost
 from hwgen.polyhedral.search.estimate_shape import Cache, Grid, Shape
 from hwgen.polyhedral.search.levels import has_levels, levels
 from hwgen.polyhedral.search.objective import Objective
+from hwgen.polyhedral.search.promising import promising
 from hwgen.polyhedral.search.space import (
     LAST_RESORT,
     Placed,
@@ -469,24 +478,9 @@ class _Search:
         if not length(grid):
             return [*every], 0
         cache = Cache()
-        least: list[tuple[bool, float, int]] = []
-        known: dict[object, float] = {}
-        for number, placed in enumerate(every):
-            shape = self._shape(space, grid, placed, cache)
-            alike = shape.alike
-            if alike not in known:
-                known[alike] = self._least(shape)
-            least.append((bool(placed.parts), known[alike], number))
-        sides = ([x for x in sorted(least) if x[0] is parts] for parts in (False, True))
-        kept = sorted(number for side in sides for *_, number in side[:PROMISING])
-        return [every[number] for number in kept], length(grid)
-
-    def _least(self, shape: Shape) -> float:
-        """Of a shape's points, the cost of the best."""
-        cycles = estimate(shape, Wanted(1)).cycles
-        if self.objective != "cycles":
-            cycles = np.where(np.isfinite(cycles), moved_cost(shape, self.objective), np.inf)
-        return float(cycles.min())
+        shapes = [self._shape(space, grid, placed, cache) for placed in every]
+        kept = promising(shapes, PROMISING, self.objective)
+        return [every[n] for n in kept], length(grid)
 
     def _shape(self, space: Space, grid: Grid, placed: Placed, cache: Cache) -> Shape:
         return Shape(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,9 @@ from hwgen.polyhedral.match.matching import Match, match
 from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.search.bound import distinct_entries, least_work
-from hwgen.polyhedral.search.estimate_shape import Grid
+from hwgen.polyhedral.search.estimate_shape import Cache, Grid, Shape
+from hwgen.polyhedral.search.objective import Objective
+from hwgen.polyhedral.search.promising import least_bound, least_cost, promising
 from hwgen.polyhedral.search.search import Candidate, SearchResult, Watch, search
 from hwgen.polyhedral.search.space import (
     RESTRICTIONS,
@@ -256,3 +258,30 @@ def test_no_place_of_a_load_is_there_twice() -> None:
 
     seen = [(p.loops, p.parts, active(p.loops, p.placement)) for p in space.every()]
     assert len(seen) == len(set(seen)) > 0
+
+
+@pytest.mark.parametrize("objective", ["cycles", "traffic"])
+def test_orders_that_their_bounds_rule_out_are_not_among_the_best(
+    objective: Objective, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = matches("conv2d_requant")[0]
+    space = smaller(choose_space(chip(), first)[1])
+    grid, _ = space.grid()
+    cache = Cache()
+    shapes = [
+        Shape(chip(), first, grid, p.loops, len(space.spatial), p.placement, cache, 2, p.parts)
+        for p in space.every()
+    ][:60]
+    costed: list[Shape] = []
+
+    def counted(shape: Shape) -> float:
+        costed.append(shape)
+        return least_cost(shape)
+
+    monkeypatch.setattr("hwgen.polyhedral.search.promising.least_cost", counted)
+    found = promising(shapes, 4, objective)
+    cost = least_cost if objective == "cycles" else partial(least_bound, objective=objective)
+    every = [(bool(s.parts), cost(s), n) for n, s in enumerate(shapes)]
+    sides = [sorted(x for x in every if x[0] is parts) for parts in (False, True)]
+    assert found == sorted(n for side in sides for *_, n in side[:4])
+    assert len(costed) < len({s.alike for s in shapes}) / 2
