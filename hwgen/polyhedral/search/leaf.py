@@ -43,7 +43,8 @@ class Leaves:
             filled = filled * shape.fresh(storage)
 
         def whole(extents: Grid) -> Transfer:
-            return transfer_cycles(hardware, o, shape.match, extents, storage)
+            held = shape.extents(depth)
+            return transfer_cycles(hardware, o, shape.match, extents, storage, held)
 
         def made() -> tuple[Transfer, Ends]:
             extents = shape.extents(depth) if part is None else part

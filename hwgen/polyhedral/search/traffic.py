@@ -96,8 +96,10 @@ def transfer_cycles(
     match: Match,
     extents: Mapping[str, NDArray[np.int64]],
     storage: str,
+    held: Mapping[str, NDArray[np.int64]] | None = None,
 ) -> Transfer:
-    """What moving one box of a storage takes."""
+    """What moving one box of a storage takes; `held`: the extents of the boxes that its buffer is
+    made for, where this one may be shorter."""
     intrinsic = operation.intrinsic
     offchip = hardware.offchip_operand(intrinsic)
     assert offchip is not None
@@ -108,15 +110,20 @@ def transfer_cycles(
     second = np.zeros(1, dtype=np.bool_)
     pitch = np.ones(1, dtype=np.int64)
     stored = _stored(hardware, operation, match, extents, storage)
-    for extent, whole, _ in reversed(stored):
+    full = stored
+    if held is not None and _is_dense(intrinsic, offchip.name):
+        full = _stored(hardware, operation, match, held, storage)
+    dense = np.ones(1, dtype=np.bool_)
+    for (extent, whole, _), (most, _, _) in reversed([*zip(stored, full, strict=True)]):
         total = total * extent
-        run = np.where(contiguous, run * extent, run)
+        run = np.where(contiguous & dense, run * extent, run)
         pitch = np.where(contiguous, pitch * whole, pitch)
         # The first loop that does not continue the run is the transfer's second dimension.
-        takes = ~contiguous & ~second & (extent > 1)
-        within = np.where(contiguous, run, np.where(takes, within * extent, within))
+        takes = ~contiguous & ~second & (extent > 1) & dense
+        within = np.where(contiguous & dense, run, np.where(takes, within * extent, within))
         second = second | takes
         contiguous = contiguous & (extent == whole)
+        dense = dense & (extent == most)
     calls = total / within
     rates = Rates.of(intrinsic)
     # A call asks for each of its rows, though one follows the other.
@@ -131,6 +138,12 @@ def transfer_cycles(
         issued = _instructions(operation, offchip.name, run, total)
     own, written = own + rates.per_transfer * handed, own + rates.per_transfer * cycles
     return Transfer(own, beats, issued, written)
+
+
+def _is_dense(intrinsic: Intrinsic, offchip: str) -> bool:
+    """Whether a call's rows follow one another on the chip."""
+    onchip = [o.name for o in intrinsic.operands if o.name != offchip]
+    return any(loop.stride(name).dense_after for loop in intrinsic.loops for name in onchip)
 
 
 def _stored(
