@@ -36,7 +36,7 @@ class MicroKernels:
                 continue
             depth = len(shape.loops) if shape.match.selection.inner(o) else shape.spatial
             room = micro.capacity_operations
-            for count, tile in self._kernels(o, depth):
+            for count, tile in self.of(o, depth):
                 each = shortest_sequence(o, shape, tile)
                 self.refused = self.refused | (count > micro.max_variants)
                 held[room] = held.get(room, np.zeros(1)) + count * each
@@ -44,7 +44,7 @@ class MicroKernels:
         for room, operations in held.items():
             self.refused = self.refused | (operations > room)
 
-    def _kernels(self, o: Operation, depth: int) -> Iterator[tuple[Array, Grid]]:
+    def of(self, o: Operation, depth: int) -> Iterator[tuple[Array, Grid]]:
         """Combinations of base addresses of an operation, and the tile that each works on: those of
         short tiles are others than those of full ones."""
         shape, match = self.shape, self.shape.match
