@@ -60,6 +60,16 @@ def _of_its_kind(chip: HardwareSpec, workload: Workload) -> bool:
 
 REFUSED = (
     {
+        # Their intrinsics multiply, add, shift and saturate alone, and narrow nothing else.
+        (chip, name): "H301"
+        for chip in ("arm_neon", "riscv_rvv")
+        for name in ("attention", "conv2d", "layernorm", "relu")
+    }
+    # Nothing widens bytes that are added.
+    | {(chip, "add"): "H422" for chip in ("arm_neon", "riscv_rvv", "x86_vnni")}
+    # A layer that is stored by vectors is read by elements.
+    | {(chip, "mlp"): "H503" for chip in ("arm_neon", "riscv_rvv")}
+    | {
         # What comes out of its accumulators is scaled and saturated, and nothing but products comes
         # in: what is added may be those with one.
         ("gemmini", name): "H301"
@@ -80,9 +90,14 @@ REFUSED = (
         for name in ("attention", "layernorm")
     }
     | {
+        # Its products are of bfloat16.
+        ("x86_bf16", name): "H301"
+        for name in ("attention", "layernorm", "linear_relu", "matmul", "mlp")
+    }
+    | {
         # Its products are of uint8 by int8, and nothing brings in int8 but constant weights.
         ("x86_vnni", name): "H301"
-        for name in ("add", "conv2d", "conv2d_requant", "depthwise_conv2d", "gemm_requant", "relu")
+        for name in ("conv2d", "conv2d_requant", "depthwise_conv2d", "gemm_requant", "relu")
     }
 )
 """Workloads of a chip's kind of numbers that it has no calls for, with the error that says so."""
@@ -95,6 +110,13 @@ PAIRS = tuple(
 )
 """Shipped chips with units, each with the workloads of its kind of numbers that these compute."""
 SMALLER = {
+    ("arm_neon", "conv2d_requant"): {"C": 4, "H": 6, "W": 6, "O": 8},
+    ("arm_neon", "gemm_requant"): {"M": 12, "N": 24, "K": 20},
+    ("arm_neon", "matmul"): {"M": 6, "N": 20, "K": 20},
+    ("riscv_rvv", "conv2d_requant"): {"C": 4, "H": 6, "W": 6, "O": 8},
+    ("riscv_rvv", "depthwise_conv2d"): {"C": 8, "H": 6, "W": 6},
+    ("riscv_rvv", "gemm_requant"): {"M": 12, "N": 24, "K": 20},
+    ("riscv_rvv", "matmul"): {"M": 6, "N": 20, "K": 20},
     ("x86_avx2", "matmul"): {"M": 6, "N": 20, "K": 20},
     ("x86_avx2", "attention"): {"L": 8, "D": 16},
     ("x86_avx512", "matmul"): {"M": 6, "N": 40, "K": 20},

@@ -60,7 +60,10 @@ def emit_vendor(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
     if plan.workspace is not None:
         own = [f'"{plan.name}.h"']
         standard = [h for h in standard if h != "<stdlib.h>" or writer.uses_the_heap]
-    lines: list[str] = []
+    own_text = render(
+        hardware.code.definitions, writer.parameters, hardware.location, "definitions"
+    )
+    lines = [own_text] if own_text else []
     for definition in helpers.definitions():
         lines += [definition, ""]
     lines += [line for definition in defined for line in definition]

@@ -419,7 +419,7 @@ class CodeSchema(Model):
     includes: list[str] = Field(default=[])
     """Headers, with their brackets or quotes."""
     definitions: Template = ""
-    """Functions and types at file scope, before the kernel. For processors."""
+    """Functions and types at file scope, before the kernel. For a chip with a processor."""
     reserved: list[ReservedName] = Field(default=[])
     """Names in the headers, such as macros, that no variable or function of a kernel may have. A
     final `*` reserves all names with this beginning."""

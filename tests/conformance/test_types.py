@@ -16,16 +16,19 @@ from tests.sampling import THOROUGH
 
 FLOATS = {"T": "float32", "ACC": "float32"}
 TYPES: dict[str, dict[str, str]] = {
+    "arm_neon": {"OUT": "int32"},
     "cpu_generic": FLOATS,
     "cuda_generic": FLOATS,
     "davinci_core": {"T": "float16", "ACC": "float32"},
     "gemmini": {},
     "npu_shared_buffer": FLOATS,
+    "riscv_rvv": {"OUT": "int32"},
     "tpu_v1": {},
     "vta": {},
     "vtcm_two_banks": FLOATS,
     "x86_avx2": FLOATS,
     "x86_avx512": FLOATS,
+    "x86_bf16": {"T": "bfloat16", "ACC": "float32"},
     "x86_vnni": {"a": "uint8", "OUT": "int32"},
 }
 """What to say for each chip; the files' own types are int8 and int32."""

@@ -45,6 +45,13 @@ class Vendor:
     headers: str = ""
     flags: tuple[str, ...] = ()
     standards: tuple[str, ...] = C99
+    compilers: tuple[tuple[str, ...], ...] = ()
+    """Commands of those for another machine; none: gcc and clang."""
+
+    def installed(self, *, cuda: bool) -> list[tuple[str, ...]]:
+        """The commands that are here."""
+        own = self.compilers or tuple((names[cuda],) for names in INSTALLED)
+        return [command for command in own if shutil.which(command[0])]
 
 
 def processor(*flags: str) -> Vendor:
@@ -52,16 +59,28 @@ def processor(*flags: str) -> Vendor:
 
 
 CHIPS = {
+    "arm_neon": Vendor(
+        flags=("-fopenmp", "-march=armv8.2-a+dotprod"),
+        standards=("c11", "gnu11"),
+        compilers=(("aarch64-linux-gnu-gcc",), ("clang", "--target=aarch64-linux-gnu")),
+    ),
     "cpu_generic": processor(),
     "cuda_generic": Vendor("shim/cuda", ("-Wno-unknown-pragmas",), ("c++14", "c++17")),
     "davinci_core": Vendor("shim_chips"),
     "gemmini": Vendor("gemmini"),
     "npu_shared_buffer": Vendor(),
+    "riscv_rvv": Vendor(
+        # Clang remarks that it does not vectorise a loop of the core.
+        flags=("-fopenmp", "-march=rv64gcv", "-Wno-pass-failed"),
+        standards=("c11", "gnu11"),
+        compilers=(("clang-19", "--target=riscv64-linux-gnu"),),
+    ),
     "tpu_v1": Vendor(),
     "vta": Vendor("shim"),
     "vtcm_two_banks": Vendor(),
     "x86_avx2": processor("-mavx2", "-mfma"),
     "x86_avx512": processor("-mavx512f", "-mfma"),
+    "x86_bf16": processor("-mavx512f", "-mavx512bf16", "-mavx512bw", "-mavx512vl"),
     "x86_vnni": processor("-mavx512f", "-mavx512vnni"),
 }
 FOLDERS = (ROOT / "workloads", ROOT / "workloads" / "quantised")
@@ -70,12 +89,20 @@ SCRIPTS = sorted((ROOT / "workloads" / "schedules").glob("*.script"))
 PAIRS = [(chip, path) for chip in CHIPS for path in WORKLOADS]
 LONG = {
     *((chip, name) for chip in CHIPS for name in ("fully_connected_chain", "softmax")),
-    *((chip, "attention") for chip in ("cuda_generic", "npu_shared_buffer", "vtcm_two_banks")),
-    ("gemmini", "depthwise_conv2d"),
+    *(
+        (chip, "attention")
+        for chip in ("arm_neon", "cuda_generic", "npu_shared_buffer", "vtcm_two_banks")
+    ),
+    *((chip, "depthwise_conv2d") for chip in ("arm_neon", "gemmini", "riscv_rvv")),
+    *(
+        (chip, name)
+        for chip in ("arm_neon", "riscv_rvv")
+        for name in ("add", "attention", "conv2d", "conv2d_requant", "matmul", "mlp")
+    ),
     *((chip, "mlp") for chip in ("x86_avx2", "x86_avx512")),
 }
 """Pairs that take a second or more to generate."""
-COMPILERS_OWN = ("immintrin.h",)
+COMPILERS_OWN = ("arm_neon.h", "immintrin.h", "riscv_vector.h")
 UNITS_ALONE = ("npu_shared_buffer", "vtcm_two_banks")
 """Chips without a processor: they refuse what their units do not compute."""
 
@@ -122,13 +149,14 @@ class Files:
         flags += ["-O2", "-c"] if turn is None else ["-fsyntax-only"]
         sources = [name for name in self.texts if not name.endswith(".h")]
         found: list[str] = []
-        builds = [(c[cuda], standard) for c in INSTALLED for standard in vendor.standards]
+        commands = vendor.installed(cuda=cuda)
+        builds = [(c, standard) for c in commands for standard in vendor.standards]
         for compiler, standard in builds if turn is None else [builds[turn % len(builds)]]:
-            command = [compiler, f"-std={standard}", *flags, *sources]
+            command = [*compiler, f"-std={standard}", *flags, *sources]
             done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
             if done.returncode or done.stderr:
                 first = re.search(r".*(?:error|warning): .*", done.stderr)
-                found.append(f"{compiler} {standard}: {first[0] if first else done.stderr}")
+                found.append(f"{compiler[0]} {standard}: {first[0] if first else done.stderr}")
         return found
 
 
@@ -173,6 +201,9 @@ def made(chip: str, path: Path) -> Kernel | None:
 
 
 def check(kernel: Kernel, folder: Path, turn: int | None = None) -> None:
+    vendor = CHIPS[kernel.hardware.name]
+    if not vendor.installed(cuda=False):
+        pytest.skip(f"no {' and no '.join(command[0] for command in vendor.compilers)}")
     found = host_files(kernel).warnings(folder / "host", turn)
     firmware = firmware_files(kernel) if turn is None else None
     if firmware is not None:

@@ -16,7 +16,7 @@ BUDGET = {
     "autoschedule": 2447,
     "calibrate": 809,
     "cli": 5061,
-    "codegen": 19273,
+    "codegen": 19276,
     "explore": 940,
     "model": 10717,
     "network": 5951,
