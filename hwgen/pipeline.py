@@ -13,7 +13,7 @@ from hwgen.passes.covering import UNMADE, all_forms, best_form, covered_forms, s
 from hwgen.passes.fusing import several
 from hwgen.passes.interleaving import interleaved
 from hwgen.passes.kernel import REFUSALS, Kernel
-from hwgen.passes.moves import all_apart, with_padding_apart
+from hwgen.passes.moves import all_apart, plain, with_padding_apart
 from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.passes.network import in_blocks, phases_may_be_faster, shared_if_better
 from hwgen.passes.parts import CompileUnits
@@ -130,13 +130,21 @@ def compile_workload(
     with isl.bounded():
         check_defined(workload)
         given = Start(workload, hardware)
-        apart = with_padding_apart(given)
-    # A processor may pad what it makes for units: they then load it as the image of a view.
-    both = hardware.processor is not None and apart is not given
-    forms = [apart, given] if both else [apart]
+        best = plain(given)
+        # A chip may lack the step that takes the place of several.
+        forms, simple = _paddings(given), _paddings(best) if best is not given else []
     units = units_of(hardware, options)
     made_of = partial(_of_units, options=options, units=units)
-    return best_form(forms, made_of, options, by_units=False)
+    spare = len(forms) if simple else 0
+    return best_form([*forms, *simple], made_of, options, by_units=False, spare=spare)
+
+
+def _paddings(start: Start) -> list[Start]:
+    """The ways to pad what is computed: a processor may do it for units, which then load it as the
+    image of a view."""
+    apart = with_padding_apart(start)
+    both = start.hardware.processor is not None and apart is not start
+    return [apart, start] if both else [apart]
 
 
 def units_of(hardware: HardwareSpec, options: SearchOptions) -> CompileUnits:

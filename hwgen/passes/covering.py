@@ -46,10 +46,12 @@ def best_form(
     instead: HwgenError | None = None,
     *,
     by_units: bool = True,
+    spare: int = 0,
 ) -> Kernel:
     """The best kernel of some forms of one workload, of equals that of the first; `by_units`: units
     compute all, one phase after the other, so that some need not be compiled, and tensors that the
-    host rearranges for them count.
+    host rearranges for them count. The first `spare` are compiled where units do not compute all
+    of one of those behind them.
 
     Raises:
         HwgenError: where all are refused, why the first one is, or `instead` of that.
@@ -66,8 +68,10 @@ def best_form(
     found: dict[int, Kernel] = {}
     reasons: dict[int, HwgenError] = {}
     most: Measure = (inf,)
-    for n in sorted(range(len(forms)), key=lambda n: least[n]):
+    for n in sorted(range(len(forms)), key=lambda n: (n < spare, least[n])):
         if not whole[n] or most <= (least[n],):
+            continue
+        if n < spare and not all(k.program.codes for k in found.values()):
             continue
         with Tolerating(REFUSALS) as refused:
             found[n] = made_of(forms[n])

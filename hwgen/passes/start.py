@@ -172,11 +172,19 @@ class _Statements:
 
     def _tensors(self, statements: list[Statement]) -> tuple[Tensor, ...]:
         used = {t for s in statements for t in (s.target.tensor, *s.reads)}
-        kept = [t for t in self.given.tensors if t.role != "intermediate" or t.name in used]
+        # A name that inlining left may be another tensor's by now.
+        made = {t.name: (t.dtype, t.shape) for t in self.state.tensors}
+        kept = [
+            t
+            for t in self.given.tensors
+            if t.role != "intermediate"
+            or (t.name in used and made.get(t.name, (t.dtype, t.shape)) == (t.dtype, t.shape))
+        ]
         where = self.given.location
+        names = {t.name for t in kept}
         added = [
             Tensor(t.name, t.dtype, t.shape, t.role, t.role == "input", where, t.supplied)
             for t in self.state.tensors
-            if t.name in used and t.name not in self.given.tensor
+            if t.name in used and t.name not in names
         ]
         return (*kept, *added)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr
+from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Unary
 from hwgen.spec.intervals import Interval, combined, within
 from hwgen.spec.typecheck import integer_range, is_float
 
@@ -35,6 +35,10 @@ def value_range(expr: Expr, dtypes: Mapping[str, str]) -> Interval | None:
                     return max(low, other_low), max(high, other_high)
                 case "select":
                     return min(low, other_low), max(high, other_high)
+        case Call("clip", (value, low, high)):
+            return value_range(Call("min", (Call("max", (value, low)), high)), dtypes)
+        case Unary("-", operand):
+            return value_range(Binary("-", Const(0), operand), dtypes)
         case Binary(("+" | "-" | "*" | ">>") as op, left, right):
             a, b = value_range(left, dtypes), value_range(right, dtypes)
             if a is None or b is None:

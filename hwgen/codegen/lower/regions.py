@@ -17,11 +17,12 @@ from hwgen.polyhedral.match.covering import to_call
 from hwgen.polyhedral.scop import views_of
 from hwgen.polyhedral.tree.aliases import places_of
 from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree, Node, Storage, blocks
+from hwgen.polyhedral.tree.padding import is_by_place
 from hwgen.polyhedral.tree.versions import of_stages
 from hwgen.polyhedral.tree.weighing import weighed_out
-from hwgen.spec.expression import Access, walk
+from hwgen.spec.expression import Access, tensors_of, walk
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.workload import Role, Tensor, Workload
+from hwgen.spec.workload import Role, Statement, Tensor, Workload
 
 
 @dataclass(frozen=True)
@@ -48,13 +49,50 @@ def regions(
         return (Region(workload, state, homes, coded=False),)
     if not hardware.units:
         return (Region(workload, state, homes, coded=True),)
-    split = _Split.of(of_stages(workload), state, hardware)
+    workload = _as_scheduled(workload, state)
+    split = _Split.of(_as_scheduled(of_stages(workload), state), state, hardware)
     if split.coded:
         split.check(hardware)
         found = split.regions(homes)
     else:
         found = (Region(workload, state, homes, coded=False),)
     return tuple(r if r.coded else replace(r, state=_off_chip(r.state, hardware)) for r in found)
+
+
+def _as_scheduled(workload: Workload, state: LoopTree) -> Workload:
+    """The workload with the values that its stages have where scheduling said them otherwise, and
+    with what it chose apart by place: that may be what moves an input's elements."""
+
+    def made(statement: Statement) -> Statement:
+        stage = state.stage.get(statement.target.tensor)
+        if stage is None or not tensors_of(stage.value) <= known:
+            return statement
+        mine = statement.loops, statement.target, statement.op
+        same = (stage.iterators, stage.target, stage.op) == mine
+        return replace(statement, value=stage.value) if same else statement
+
+    apart = [
+        s
+        for s in state.stages
+        if s.tensor not in workload.tensor and s.op == "=" and not s.over and is_by_place(s.value)
+    ]
+    known = {*workload.tensor, *(s.tensor for s in apart)}
+    like = workload.statements[0]
+    first = [
+        replace(like, name=s.tensor, loops=s.iterators, target=s.target, op="=", value=s.value)
+        for s in apart
+    ]
+    where = workload.location
+    tensors = [
+        Tensor(t.name, t.dtype, t.shape, t.role, False, where)
+        for t in state.tensors
+        if t.name in {s.tensor for s in apart}
+    ]
+    return replace(
+        workload,
+        tensors=(*workload.tensors, *tensors),
+        statements=(*first, *map(made, workload.statements)),
+    )
 
 
 def _on_chip(hardware: HardwareSpec) -> frozenset[str]:

@@ -10,15 +10,28 @@ from collections.abc import Callable, Iterator
 
 from hwgen.passes.moves.bind_parts import bind_parts
 from hwgen.passes.moves.distribute import distribute
-from hwgen.passes.moves.inline import inline
+from hwgen.passes.moves.in_chains import in_chains
+from hwgen.passes.moves.inline import all_inlined, inline
 from hwgen.passes.moves.padding_apart import padding_apart
+from hwgen.passes.moves.places_apart import places_apart
 from hwgen.passes.moves.signed_factors import signed_factors
+from hwgen.passes.moves.simplify import simplify
 from hwgen.passes.moves.split_clips import split_clips
 from hwgen.passes.moves.split_constants import split_constants
 from hwgen.passes.moves.start_from import start_from
 from hwgen.passes.moves.unit_scales import unit_scales
 from hwgen.passes.moves.unit_weights import unit_weights
 from hwgen.passes.start import Start
+
+__all__ = [
+    "MOVES",
+    "Move",
+    "all_apart",
+    "all_begun",
+    "all_weighed",
+    "plain",
+    "with_padding_apart",
+]
 
 Move = Callable[[Start, str], Iterator[Start]]
 
@@ -38,6 +51,15 @@ MOVES: tuple[Move, ...] = (
 def with_padding_apart(start: Start) -> Start:
     """The same without padding of what is computed."""
     return _everywhere(start, padding_apart)
+
+
+def plain(start: Start) -> Start:
+    """The same in the form in which most wordings meet: its statements in chains, all values in
+    their simplest forms, no intermediate that is one step, what sums choose by place apart."""
+    ordered = in_chains(start.given)
+    if ordered is not start.given:
+        start = Start(ordered, start.hardware)
+    return _everywhere(all_inlined(_everywhere(start, simplify)), places_apart)
 
 
 def all_weighed(start: Start) -> Start:

@@ -10,9 +10,14 @@ from collections.abc import Iterator
 from functools import partial
 
 from hwgen.passes.moves.operations import fits_one
+from hwgen.passes.moves.simplify import simplify
 from hwgen.passes.start import Start
 from hwgen.polyhedral.schedule.schedule import Schedule
-from hwgen.spec.expression import Access, walk
+from hwgen.polyhedral.simplify import simplified
+from hwgen.polyhedral.tree.distributing import shifted
+from hwgen.spec.expression import DTYPES, Access, Expr, Name, map_accesses, walk
+from hwgen.spec.typecheck import is_float
+from hwgen.spec.workload import Statement, Workload
 
 
 def inline(start: Start, statement: str) -> Iterator[Start]:
@@ -30,5 +35,51 @@ def inline(start: Start, statement: str) -> Iterator[Start]:
             continue
         if any(s.accumulates for s in writers) or readers[0].ordered:
             continue
-        if fits_one(readers[0].value, tensor, writers[0].value, start.hardware):
-            yield from start.where_legal(partial(Schedule.compute_inline, stage=tensor))
+        value = _with(readers[0].value, tensor, writers[0].value, workload)
+        mine = fits_one(value, start.hardware) or shifted(value) is not None
+        if mine or _is_step(workload, writers[0]):
+            yield from _inlined(start, tensor, readers[0].name)
+
+
+def all_inlined(start: Start) -> Start:
+    """With all intermediates inlined that are one step of a chain: set once, read once, where each
+    element is set from that one."""
+    for statement in start.workload.statements:
+        tensor = statement.target.tensor
+        if _is_step(start.workload, statement) and tensor in start.state.stage:
+            (reader,) = (s for s in start.workload.statements if tensor in s.reads)
+            start = next(_inlined(start, tensor, reader.name), start)
+    return start
+
+
+def _is_step(workload: Workload, statement: Statement) -> bool:
+    """Whether a statement sets an intermediate of which another reads each element once."""
+    tensor = statement.target.tensor
+    readers = [s for s in workload.statements if tensor in s.reads]
+    writers = [s for s in workload.statements if s.target.tensor == tensor]
+    own = workload.tensor[tensor]
+    if own.role != "intermediate" or (len(readers), len(writers)) != (1, 1):
+        return False
+    if is_float(own.dtype) and DTYPES[own.dtype] < DTYPES["float32"]:
+        return False  # It is rounded once more than what stands in its place.
+    (reader,) = readers
+    sets = [s for s in (statement, reader) if s.op == "="]
+    if statement not in sets or reader.ordered or any(s.folded for s in sets):
+        return False
+    reads = [n for n in walk(reader.value) if isinstance(n, Access) and n.tensor == tensor]
+    loops = {n for n, extent in reader.loops if extent > 1}
+    named = [i.name for i in reads[0].indices if isinstance(i, Name)]
+    return len(reads) == 1 and loops <= {*named}
+
+
+def _inlined(start: Start, tensor: str, reader: str) -> Iterator[Start]:
+    """With what sets a tensor in the one statement that reads it, as simple as that is then."""
+    for form in start.where_legal(partial(Schedule.compute_inline, stage=tensor)):
+        yield next(simplify(form, reader), form)
+
+
+def _with(value: Expr, tensor: str, inlined: Expr, workload: Workload) -> Expr:
+    """A value in which another stands for each element of a tensor, simplified."""
+    dtypes = {t.name: t.dtype for t in workload.tensors}
+    whole = map_accesses(value, lambda a: inlined if a.tensor == tensor else a)
+    return simplified(whole, dtypes)

@@ -17,12 +17,9 @@ _INSTEAD = {"-": ("+",), "negative": ("-", "*", "+"), "<<": ("*",)}
 """Operations that may be others: differences are sums, and shifts to the left are products."""
 
 
-def fits_one(value: Expr, tensor: str, inlined: Expr, hardware: HardwareSpec) -> bool:
-    """Whether the semantics of some intrinsic have all the operations of a value in which another
-    stands for each element of a tensor."""
-    wanted, more = Counter(_kinds(value)), Counter(_kinds(inlined))
-    for _ in (n for n in walk(value) if isinstance(n, Access) and n.tensor == tensor):
-        wanted += more
+def fits_one(value: Expr, hardware: HardwareSpec) -> bool:
+    """Whether the semantics of some intrinsic have all the operations of a value."""
+    wanted = Counter(_kinds(value))
     return any(wanted <= _operations(Same(i)) for i in hardware.intrinsics)
 
 

@@ -11,6 +11,7 @@ from functools import partial
 
 from hwgen.passes.start import Start
 from hwgen.polyhedral.schedule.schedule import Schedule
+from hwgen.polyhedral.simplify import simplified
 from hwgen.polyhedral.tree.rewriting import clamped
 from hwgen.spec.expression import Call, Cast, Const, Expr, walk
 from hwgen.spec.hardware import HardwareSpec
@@ -41,7 +42,12 @@ def split_clips(start: Start, statement: str) -> Iterator[Start]:
 
 def _ends(hardware: HardwareSpec, dtype: str) -> list[tuple[int, int]]:
     """Between which numbers intrinsics clip what they narrow to a type, the narrowest first."""
-    values = [n for i in hardware.intrinsics for a in i.semantics for n in walk(a.value)]
+    values = [
+        n
+        for i in hardware.intrinsics
+        for a in i.semantics
+        for n in walk(simplified(a.value, {o.name: o.dtype for o in i.operands}))
+    ]
     clips = (clamped(v) for v in values if isinstance(v, Cast) and v.dtype == dtype)
     found = {(c.low, c.high) for c in clips if c is not None}
     return sorted(found, key=lambda ends: (ends[1] - ends[0], ends))

@@ -5,7 +5,7 @@ sums and products of integers wrap around. So `x + 40000` is `x + 20000 + 20000`
 `x * 4`, and `(x - 3) * 5` is `x * 5 - 15`. A cast to a type that holds every value changes none:
 `u` of uint8 is `int8(u - 128) + 128`. A clip changes nothing in front of a narrower one:
 `int8(clip(v, 0, 96))` is `int8(min(int8(clip(v, 0, 127)), 96))`, and an integer that a float holds
-may be scaled by one there.
+may be scaled by one there. What `simplified` makes of a value is that value.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from hwgen.constants import POLYNOMIAL_TERMS
+from hwgen.polyhedral.simplify import simplified
 from hwgen.polyhedral.tree.bind_expr import parts_to_bind
 from hwgen.polyhedral.tree.edit import find_uncalled, refuse, value_dtype
 from hwgen.polyhedral.tree.loop_tree import LoopTree
@@ -78,7 +79,8 @@ def equal(one: Expr, other: Expr, dtypes: Mapping[str, str]) -> bool:
     try:
         if proof.type_of(one) != proof.type_of(other):
             return False
-        return proof.normal(one) == proof.normal(other)
+        one, other = simplified(one, dtypes), simplified(other, dtypes)
+        return one == other or proof.normal(one) == proof.normal(other)
     except (ExpressionTypeError, _TooLongError):
         return False
 
@@ -111,6 +113,21 @@ def clamped(value: Expr) -> Clamped | None:
     return Clamped(inner, low, high)
 
 
+def bounded(value: Expr, dtypes: Mapping[str, str]) -> Clamped | None:
+    """A value as one clip to a part of an integer type's range, also where it is an extremum of
+    that type; None where it is neither. `dtypes`: of the tensors in it."""
+    match value:
+        case Call("min" | "max" as function, (inner, Const(int(number)))):
+            dtype = value_dtype(value, dtypes)
+            if is_float(dtype):
+                return None
+            low, high = integer_range(dtype)
+            ends = (number, high) if function == "max" else (low, number)
+            return Clamped(inner, *ends)
+        case _:
+            return clamped(value)
+
+
 def unscaled(value: Expr) -> Expr:
     """What a float is that an integer becomes and which is scaled by one and rounded: that integer,
     where the float holds it."""
@@ -137,7 +154,7 @@ class _Proof:
         if isinstance(value, Access | Const | Name):
             return str(value)
         dtype = self.type_of(value)
-        if (clip := clamped(value)) is not None:
+        if (clip := bounded(value, self.dtypes)) is not None:
             return f"{dtype}({self._number(clip.value)} in {clip.low}..{clip.high})"
         if is_float(dtype):
             return self._text(value)
@@ -173,7 +190,10 @@ class _Proof:
         inner = unscaled(value)
         held = value_range(inner, self.dtypes) if inner is not value else None
         exact = _EXACT.get(self.type_of(value), 0)
-        return self.normal(inner if held is not None and within(held, (-exact, exact)) else value)
+        kept = inner if held is not None and within(held, (-exact, exact)) else value
+        while isinstance(kept, Cast) and self._keeps(kept.operand, kept.dtype):
+            kept = kept.operand
+        return self.normal(kept)
 
     def _widens(self, inner: Expr, dtype: str) -> bool:
         """Whether a cast to a type changes no number, and arithmetic inside has that type."""

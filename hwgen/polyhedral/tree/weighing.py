@@ -211,9 +211,9 @@ def _terms(value: Expr, factor: int) -> list[tuple[int, Expr]]:
         case Unary("-", operand):
             return _terms(operand, -factor)
         case Binary("*", term, Const(int(number))) | Binary("*", Const(int(number)), term):
-            return [(factor * number, term)]
+            return _terms(term, factor * number)
         case Binary("<<", term, Const(int(number))) if 0 <= number < MOST_SHIFTED:
-            return [(factor << number, term)]
+            return _terms(term, factor << number)
         case _:
             return [(factor, value)]
 
