@@ -38,6 +38,7 @@ from hwgen.spec.find import find_spec
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware
 from hwgen.spec.table import Cell, table
+from hwgen.verify.executors import Processes
 
 PROFILE = ("--profile", "tosa-pro-int", "--extension", "none", "--test-type", "positive")
 VECTORS = {
@@ -138,7 +139,7 @@ def outcome(folder: Path, hardware: HardwareSpec) -> str:
         layers = tuple(ENTRIES[o.kind](Statements(graph, o)) for o in graph.operators)
         kernels = compile_layers(
             kernel_names("one", layers), hardware,
-            jobs=1, options=DEFAULTS, cached=False, progress=untold,
+            workers=Processes(1), options=DEFAULTS, cached=False, progress=untold,
         )  # fmt: skip
     except UnsupportedError as refused:
         return f"H803 {refused}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hwgen.errors import HwgenError
+    from hwgen.exploration.run import explore
     from hwgen.kernel import Kernel, build
     from hwgen.network.compiled import Network
     from hwgen.network.compiled import compile_model as compile  # noqa: A004
@@ -36,6 +37,7 @@ __all__ = [
     "compile_kernel",
     "compile_nest",
     "compile_schedule",
+    "explore",
     "intrinsic",
     "load_hardware",
     "load_workload",
@@ -54,6 +56,7 @@ _HOMES = {
     "compile_kernel": ("hwgen.pipeline", "compile_kernel"),
     "compile_nest": ("hwgen.passes.nest_pipeline", "compile_nest"),
     "compile_schedule": ("hwgen.passes.scripting", "compile_schedule"),
+    "explore": ("hwgen.exploration.run", "explore"),
     "intrinsic": ("hwgen.spec.declared", "intrinsic"),
     "load_hardware": ("hwgen.spec.load", "load_hardware"),
     "load_workload": ("hwgen.spec.load", "load_workload"),

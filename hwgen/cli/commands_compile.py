@@ -11,12 +11,14 @@ from hwgen.cli.guard import guarded
 from hwgen.cli.options import (
     CacheOption,
     ChipSetOption,
+    ClusterOption,
     IntOrNone,
     JsonOption,
     PathOrNone,
     SearchSecondsOption,
     SpecOption,
     TargetName,
+    TimeoutOption,
     TrustOption,
     choice_option,
     epilog,
@@ -24,6 +26,7 @@ from hwgen.cli.options import (
     output_option,
     path,
     report_option,
+    workers,
 )
 
 commands = typer.Typer()
@@ -77,6 +80,8 @@ def compile_(
         PathOrNone, report_option("Write an HTML page of the network, to a file or a folder.")
     ] = None,
     jobs: Annotated[IntOrNone, jobs_option("Number of processes that compile.")] = None,
+    cluster: ClusterOption = None,
+    timeout: TimeoutOption = None,
     trust: TrustOption = False,
     search_seconds: SearchSecondsOption = None,
     no_cache: CacheOption = False,
@@ -89,6 +94,7 @@ def compile_(
     The report lists each layer's cycles, the work that units do, and the arena that all layers
     share. Chips with units run on their C model with --compare.
     """
+    wanted = workers(jobs, cluster, timeout)
     with guarded("compile" if as_json else ""):
         from hwgen.cli import networks as body
 
@@ -97,7 +103,7 @@ def compile_(
             spec,
             settings or [],
             output,
-            jobs,
+            wanted,
             firmware=target is TargetName.FIRMWARE,
             report=report,
             seconds=search_seconds,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
-from typing import Annotated, cast, get_args
+from typing import Annotated, Optional, cast, get_args
 
 import typer
 
@@ -11,6 +12,7 @@ from hwgen.cli import complete
 from hwgen.cli.guard import guarded
 from hwgen.cli.options import (
     CacheOption,
+    ClusterOption,
     Command,
     DtypeOption,
     IntOrNone,
@@ -19,17 +21,27 @@ from hwgen.cli.options import (
     SearchSecondsOption,
     SeedOption,
     SpecOption,
-    TextOrNone,
     TextsOrNone,
+    TimeoutOption,
+    choice_option,
     epilog,
     jobs_option,
     path,
     set_option,
+    workers,
     workload_option,
 )
 from hwgen.spec.suggest import suggestion
 
 commands = typer.Typer()
+
+
+class ReportsOf(str, Enum):
+    """What `--reports` takes."""
+
+    FRONT = "front"
+    ALL = "all"
+
 
 MEASURES = ("cycles", "traffic", "energy", "area")
 
@@ -60,6 +72,7 @@ def _measures(text: str) -> tuple[str, ...]:
         "explore --spec CHIP --model a.tflite --model b.onnx --set BATCH=1..16 "
         "--set BLOCK_IN=4..64 --budget 100",
         "explore --spec my_chip --workload gemm --set KIB=16..256x2 --objective cycles,energy,area",
+        "explore --spec CHIP --workload gemm --set BATCH=1..16 --html chips.html --reports front",
         "explore --spec CHIP --model model.tflite --set BATCH=1..16 "
         "--cluster tcp://127.0.0.1:8786 --html chips.html",
     ),
@@ -122,24 +135,32 @@ def explore(
         ),
     ] = None,
     jobs: Annotated[IntOrNone, jobs_option("Number of processes that compile.")] = None,
-    cluster: Annotated[
-        TextOrNone,
-        typer.Option(
-            "--cluster",
-            metavar="ADDRESS",
-            help="Compile on the workers of a Dask scheduler, as tcp://HOST:8786.",
-        ),
-    ] = None,
+    cluster: ClusterOption = None,
+    timeout: TimeoutOption = None,
     csv: Annotated[
         PathOrNone,
         typer.Option(
             "--csv", metavar="FILE", parser=path, help="Write a line for each chip and workload."
         ),
     ] = None,
+    parquet: Annotated[
+        PathOrNone,
+        typer.Option(
+            "--parquet", metavar="FILE", parser=path, help="Write the same lines as Parquet."
+        ),
+    ] = None,
     html: Annotated[
         PathOrNone,
         typer.Option(
             "--html", metavar="FILE", parser=path, help="Write an HTML page with linked figures."
+        ),
+    ] = None,
+    reports: Annotated[
+        Optional[ReportsOf],  # noqa: UP045
+        choice_option(
+            ReportsOf,
+            "With --html: write a report of each kernel beside the page, which links to them; for "
+            "the chips of the front, or for all.",
         ),
     ] = None,
     seed: SeedOption = 0,
@@ -156,20 +177,22 @@ def explore(
     if not workloads and not models:
         hint = "name a workload, or a model with --model"
         raise typer.BadParameter(hint, param_hint="'--workload'")
-    if cluster is not None and jobs is not None:
-        raise typer.BadParameter("the cluster has its own workers", param_hint="'--jobs'")
+    if reports is not None and html is None:
+        raise typer.BadParameter("the page that links to them is --html", param_hint="'--reports'")
+    wanted = workers(jobs, cluster, timeout)
     with guarded("explore" if as_json else ""):
         from hwgen.cli import explore as body
-        from hwgen.explore.points import Measure
+        from hwgen.exploration.points import Measure
+        from hwgen.exploration.run import Plan
 
         measures = cast("tuple[Measure, ...]", objective)
         assert get_args(Measure) == MEASURES
         body.explore(
             body.Asked(
                 spec, workloads or [], [Path(m) for m in models or []], without or [],
-                settings or [], dtypes or [], measures, budget, seed, jobs, cluster, search_seconds,
-                not no_cache,
+                settings or [], dtypes or [],
+                Plan(measures, budget, seed, search_seconds, not no_cache), wanted,
             ),
-            body.Files(db, csv, html),
+            body.Files(db, csv, parquet, html, reports.value if reports else None),
             as_json=as_json,
         )  # fmt: skip

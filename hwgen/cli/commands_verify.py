@@ -9,6 +9,7 @@ import typer
 from hwgen.cli.guard import guarded
 from hwgen.cli.options import (
     DATA_HELP,
+    ClusterOption,
     Command,
     Data,
     DtypeOption,
@@ -19,6 +20,7 @@ from hwgen.cli.options import (
     SetOption,
     TextOrNone,
     TextsOrNone,
+    TimeoutOption,
     TrustOption,
     choice_option,
     epilog,
@@ -26,6 +28,7 @@ from hwgen.cli.options import (
     spec_option,
     workloads_option,
 )
+from hwgen.cli.options import workers as workers_of
 
 EXAMPLES = 25
 """Of each workload."""
@@ -78,8 +81,10 @@ def verify(
     ] = None,
     jobs: Annotated[
         IntOrNone,
-        jobs_option("With --workloads: number of processes."),
+        jobs_option("Number of processes. Each takes a workload, of --workloads ten at a time."),
     ] = None,
+    cluster: ClusterOption = None,
+    timeout: TimeoutOption = None,
     seed: SeedOption = 0,
     trust: TrustOption = False,
     as_json: JsonOption = False,
@@ -94,7 +99,7 @@ def verify(
         if spec is None:
             hint = "name a chip; only --workloads goes without one"
             raise typer.BadParameter(hint, param_hint="'--spec'")
-        alone = {"--jobs": jobs, "--data": data, "--engine": engine}
+        alone = {"--data": data, "--engine": engine}
         for option in (option for option, value in alone.items() if value is not None):
             raise typer.BadParameter("it goes with --workloads alone", param_hint=f"'{option}'")
     elif workloads or settings or dtypes:
@@ -102,6 +107,7 @@ def verify(
     elif examples is not None:
         hint = "it counts examples of a workload, not --workloads"
         raise typer.BadParameter(hint, param_hint="'--examples'")
+    workers = workers_of(jobs, cluster, timeout)
     with guarded("verify" if as_json else ""):
         from hwgen.cli import verify as body
 
@@ -109,9 +115,9 @@ def verify(
             from hwgen.verify.natural.campaign import Runs
 
             runs = Runs((data or Data.SMALL).value, (engine or Engine.PYTHON).value)
-            body.verify_workloads(spec, natural, seed, jobs, runs, as_json=as_json)
+            body.verify_workloads(spec, natural, seed, workers, runs, as_json=as_json)
             return
         assert spec is not None
         wanted, count = workloads or [], examples or EXAMPLES
         drawn_from = (wanted, settings or [], count, seed, dtypes or [])
-        body.verify(spec, *drawn_from, trust=trust, as_json=as_json)
+        body.verify(spec, *drawn_from, workers, trust=trust, as_json=as_json)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import typer
 
 from hwgen.cli.pictures import Pictures
-from hwgen.cli.progress import campaign_progress
+from hwgen.cli.progress import campaign_progress, tell_lost
 from hwgen.cli.records import print_record
 from hwgen.cli.resolve import assign, parse_assignments
 from hwgen.network.compare import compare
@@ -21,6 +20,7 @@ from hwgen.passes.phase import SearchOptions
 from hwgen.report.output import check_folder
 from hwgen.spec.find import find_spec
 from hwgen.spec.load import load_hardware
+from hwgen.verify.executors import Workers
 
 
 def compile_network(
@@ -28,7 +28,7 @@ def compile_network(
     spec: str,
     settings: Sequence[str],
     output: Path | None,
-    jobs: int | None,
+    wanted: Workers,
     *,
     firmware: bool,
     report: Path | None,
@@ -41,7 +41,8 @@ def compile_network(
     """Compile a model, report on it, and write and compare it where that is asked for.
 
     Raises:
-        HwgenError: as `compile_model`, `compare` and `Network.save`; H004, H005 wrong settings.
+        HwgenError: as `compile_model`, `compare`, `Network.save` and `Workers`; H004, H005
+            wrong settings.
     """
     path = find_spec(spec)
     parameters, _ = assign(parse_assignments(settings), path, (), every=False)
@@ -50,15 +51,17 @@ def compile_network(
         check_folder(output)
     pictures = Pictures(report, reports=(".html",))
     pictures.check()
-    net = compile_model(
-        model,
-        hardware,
-        target="firmware" if firmware else "host",
-        jobs=jobs or os.cpu_count() or 1,
-        options=SearchOptions(seconds=seconds),
-        cached=cached,
-        progress=partial(campaign_progress, "compiling"),
-    )
+    with wanted.executor() as workers:
+        net = compile_model(
+            model,
+            hardware,
+            target="firmware" if firmware else "host",
+            workers=workers,
+            options=SearchOptions(seconds=seconds),
+            cached=cached,
+            progress=partial(campaign_progress, "compiling"),
+        )
+        tell_lost(workers)
     written = net.save(output) if output is not None else []
     drawn = pictures.write_page(net.name, lambda: network_page(net))
     if not as_json:

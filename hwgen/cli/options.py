@@ -7,7 +7,7 @@ from collections.abc import Callable
 from enum import Enum
 from itertools import takewhile
 from pathlib import Path
-from typing import Annotated, Any, Optional, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Optional, TypeVar
 
 import typer
 from typer.core import TyperCommand
@@ -15,6 +15,9 @@ from typer.core import TyperCommand
 from hwgen.cli import complete
 from hwgen.spec.find import SPEC_FOLDER, shipped_in
 from hwgen.spec.suggest import suggestion
+
+if TYPE_CHECKING:
+    from hwgen.verify.executors import Workers
 
 C = TypeVar("C", bound=Enum)
 
@@ -150,6 +153,39 @@ def output_option(said: str) -> Any:
 def jobs_option(said: str) -> Any:
     """`--jobs`, with the first part of its help."""
     return typer.Option("--jobs", min=1, metavar="N", help=f"{said} Left out: one per core.")
+
+
+ClusterOption = Annotated[
+    TextOrNone,
+    typer.Option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="Work on the workers of a Dask scheduler instead, as tcp://HOST:8786.",
+    ),
+]
+TimeoutOption = Annotated[
+    Optional[float],  # noqa: UP045
+    typer.Option(
+        "--timeout",
+        min=0.001,
+        metavar="SECONDS",
+        help="End a worker that takes longer for one piece of work. It is given to another one "
+        "once, and then given up (hwgen help H060).",
+    ),
+]
+
+
+def workers(jobs: int | None, cluster: str | None, timeout: float | None) -> Workers:
+    """Who is to work.
+
+    Raises:
+        typer.BadParameter: where both processes and a cluster are.
+    """
+    from hwgen.verify.executors import Workers
+
+    if cluster is not None and jobs is not None:
+        raise typer.BadParameter("the cluster has its own workers", param_hint="'--jobs'")
+    return Workers(jobs, cluster, timeout)
 
 
 def choice_option(kind: type[Enum], said: str) -> Any:

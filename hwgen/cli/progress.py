@@ -9,8 +9,12 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from time import monotonic
+from typing import TYPE_CHECKING
 
 import typer
+
+if TYPE_CHECKING:
+    from hwgen.verify.executors import Executor
 
 QUIET_SECONDS = 2.0
 """What is shorter than this shows no progress."""
@@ -71,6 +75,14 @@ def _drawn(text: str, stack: ExitStack) -> Callable[[float], None]:
     bar = stack.enter_context(Progress(console=Console(stderr=True), transient=True))
     task = bar.add_task(text, total=1.0)
     return lambda share: bar.update(task, completed=share)
+
+
+def tell_lost(workers: Executor) -> None:
+    """Say how many workers died, on standard error."""
+    from hwgen.verify.executors import lost_text
+
+    if workers.lost:
+        typer.echo(lost_text(workers.lost, workers.late), err=True)
 
 
 @contextmanager

@@ -15,8 +15,8 @@ from hwgen.cli.progress import campaign_progress
 from hwgen.cli.resolve import WorkloadRequest, resolve
 from hwgen.cli.searching import Search
 from hwgen.errors import HwgenError
-from hwgen.explore.points import Chip, Explorer, Layer, Problem, Settings
-from hwgen.explore.store import Store
+from hwgen.exploration.points import Chip, Explorer, Layer, Problem, Settings
+from hwgen.exploration.store import Store
 from hwgen.passes.phase import SearchOptions
 from hwgen.report.output import check_folder, write_files
 from hwgen.report.records import Record

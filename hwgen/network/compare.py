@@ -15,8 +15,8 @@ from hwgen.model.numeric import Array
 from hwgen.model.reference import run_reference
 from hwgen.network.bounds import layer_bound
 from hwgen.network.compiled import Network
-from hwgen.network.packages import needed
 from hwgen.network.steps import Step
+from hwgen.packages import needed
 from hwgen.polyhedral.schedule.requested import unfit
 from hwgen.spec.typecheck import is_float
 from hwgen.verify.compare import outside
@@ -52,7 +52,7 @@ def compare(net: Network, samples: int = 4, runtime: Runtime | None = None) -> C
             own runtime where there is none.
 
     Raises:
-        HwgenError: H805 naming the first layer that differs; H802 without the runtime's package; as
+        HwgenError: H805 naming the first layer that differs; H046 without the runtime's package; as
             a call of the network; H050 a runtime that gives no tensor of the model.
     """
     graph = net.plan.graph
@@ -180,7 +180,7 @@ class _Interpreter:
     """TFLite Micro's interpreter, which keeps every tensor."""
 
     def __init__(self, net: Network) -> None:
-        package = needed("tflite_micro", "runs TensorFlow Lite models", "hwgen[tflite]")
+        package = needed("tflite_micro", "runs TensorFlow Lite models", "tflite")
         runtime = package.runtime
         graph = net.plan.graph
         self._graph, self._net = graph, net

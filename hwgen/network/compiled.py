@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -35,6 +36,7 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.shown import Brief
 from hwgen.spec.typecheck import integer_range, is_float
 from hwgen.spec.workload import Role, Tensor, Workload
+from hwgen.verify.executors import Executor, Workers
 
 if TYPE_CHECKING:
     from hwgen.network.compare import Comparison, Runtime
@@ -53,7 +55,7 @@ def read_graph(model: Path | str) -> Graph:
     """The graph of a model's file.
 
     Raises:
-        HwgenError: H001 where the file cannot be read; H801 no model; H802 a package is missing.
+        HwgenError: H001 where the file cannot be read; H801 no model; H046 a package is missing.
     """
     path = Path(model)
     reader = READERS.get(path.suffix.lower())
@@ -79,6 +81,9 @@ def compile_model(
     chip: HardwareSpec | Path | str,
     *,
     jobs: int = 1,
+    cluster: str | None = None,
+    timeout: float | None = None,
+    workers: Executor | None = None,
     engine: Engine = "auto",
     target: Target = "host",
     options: SearchOptions = DEFAULTS,
@@ -92,6 +97,9 @@ def compile_model(
         model: a `.tflite` or an `.onnx` file.
         chip: as of `hwgen.build`.
         jobs: how many processes compile.
+        cluster: the address of a Dask scheduler, whose workers compile instead.
+        timeout: seconds that a worker may take for one kernel; None: as long as it takes.
+        workers: who compiles, in place of the three before.
         engine: who computes when the network is called.
         target: `firmware` for a folder whose example needs no C library.
         options: of the search for each kernel.
@@ -100,8 +108,9 @@ def compile_model(
         progress: told of each kernel that is compiled.
 
     Raises:
-        HwgenError: H050 another argument than these; H801 no model; H802 a package is missing;
-            H803 operators that have no statements here; what `build` raises of a layer.
+        HwgenError: H050 another argument than these; H801 no model; H046 a package is missing; H803
+            operators that have no statements here; H048 a cluster cannot be used; H049, H060 work
+            is given up; what `build` raises of a layer.
     """
     for argument, given, known in (("engine", engine, Engine), ("target", target, Target)):
         if given not in get_args(known):
@@ -111,9 +120,10 @@ def compile_model(
     hardware, _ = find_chip(chip, trust=trust)
     name = network_name(graph, hardware)
     names = kernel_names(name, layers)
-    kernels = compile_layers(
-        names, hardware, jobs=jobs, options=options, cached=cached, progress=progress
-    )
+    with nullcontext(workers) if workers else Workers(jobs, cluster, timeout).executor() as own:
+        kernels = compile_layers(
+            names, hardware, workers=own, options=options, cached=cached, progress=progress
+        )
     plan = plan_network(name, graph, hardware, layers, kernels)
     return Network(plan, engine, target)
 
@@ -193,7 +203,7 @@ class Network(Brief):
         function from inputs to the model's tensors, those that it knows, all by name.
 
         Raises:
-            HwgenError: H805 with the first layer that differs; H802 without the runtime's package.
+            HwgenError: H805 with the first layer that differs; H046 without the runtime's package.
         """
         from hwgen.network.compare import compare
 

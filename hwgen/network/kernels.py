@@ -32,7 +32,7 @@ from hwgen.spec.expression import DTYPES
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.verify.check_instances import check_compiled
-from hwgen.verify.executors import each
+from hwgen.verify.executors import Executor, Lost, in_order
 
 Told = Callable[[str, int, int], None]
 """Called with a word, how many kernels are compiled, and how many there are."""
@@ -132,7 +132,7 @@ def compile_layers(
     names: Mapping[Computation, str],
     hardware: HardwareSpec,
     *,
-    jobs: int,
+    workers: Executor,
     options: SearchOptions,
     cached: bool,
     progress: Progress,
@@ -141,24 +141,25 @@ def compile_layers(
 
     Raises:
         HwgenError: as `compile_workload` and `check_compiled`, with the kernel's name; H041, H042
-            where there is no firmware for the chip.
+            where there is no firmware for the chip; H049 or H060 where work is given up.
     """
     folder = cache_folder() if cached else None
     work = [_Work(c, name, hardware, options, folder) for c, name in names.items()]
     with progress(len(work)) as told:
-        made = _reported(each(_compiled, work, jobs), work, told)
+        made = _reported(in_order(_compiled, work, workers), work, told)
         return dict(zip(names, made, strict=True))
 
 
 def _reported(
-    made: Iterator[LayerKernel | Diagnostic], work: Sequence[_Work], told: Told
+    made: Iterator[LayerKernel | Diagnostic | Lost], work: Sequence[_Work], told: Told
 ) -> Iterator[LayerKernel]:
     for n, (kernel, one) in enumerate(zip(made, work, strict=True), 1):
-        if isinstance(kernel, Diagnostic):
+        if isinstance(kernel, Lost | Diagnostic):
+            error = kernel.error.diagnostic if isinstance(kernel, Lost) else kernel
             raise HwgenError(
-                kernel.code, kernel.message, location=kernel.location,
-                field=f"{one.name}: {kernel.field}" if kernel.field else one.name,
-                found=kernel.found, allowed=kernel.allowed, repair=kernel.repair,
+                error.code, error.message, location=error.location,
+                field=f"{one.name}: {error.field}" if error.field else one.name,
+                found=error.found, allowed=error.allowed, repair=error.repair,
             )  # fmt: skip
         told("kernels", n, len(work))
         yield kernel

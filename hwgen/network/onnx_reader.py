@@ -14,7 +14,7 @@ from hwgen.errors import HwgenError
 from hwgen.model.numeric import Array
 from hwgen.network.graph import Attribute, Graph, Operator, Tensor, damaged
 from hwgen.network.onnx_rewrites import rewritten
-from hwgen.network.packages import needed
+from hwgen.packages import needed
 
 R = TypeVar("R")
 
@@ -34,7 +34,7 @@ def read_onnx(path: Path, name: str) -> Graph:
     """The graph of an `.onnx` file.
 
     Raises:
-        HwgenError: H801 no such model, a damaged one, or one of unknown shapes; H802 without the
+        HwgenError: H801 no such model, a damaged one, or one of unknown shapes; H046 without the
             package `onnx`.
     """
     model = converted(path)
@@ -64,11 +64,11 @@ def load_package() -> Any:
     """The package.
 
     Raises:
-        HwgenError: H802 where it is not installed.
+        HwgenError: H046 where it is not installed.
     """
     for part in ("onnx.version_converter", "onnx.reference"):
-        needed(part, "reads ONNX models", "hwgen[onnx]")
-    return needed("onnx", "reads ONNX models", "hwgen[onnx]")
+        needed(part, "reads ONNX models", "onnx")
+    return needed("onnx", "reads ONNX models", "onnx")
 
 
 def converted(path: Path) -> Any:
@@ -94,7 +94,7 @@ def converted(path: Path) -> Any:
 def _checked(path: Path, made: Callable[[], R]) -> R:
     """The result of a call of the package; its errors as hwgen's."""
     onnx = load_package()
-    message = needed("google.protobuf.message", "reads ONNX models", "hwgen[onnx]")
+    message = needed("google.protobuf.message", "reads ONNX models", "onnx")
     refusals = (
         message.EncodeError, onnx.checker.ValidationError,
         onnx.shape_inference.InferenceError, onnx.version_converter.ConvertError,

@@ -18,7 +18,7 @@ class Evaluator:
     evaluator's own rounding is far below a layer's.
 
     Raises:
-        HwgenError: H802 without the package.
+        HwgenError: H046 without the package.
     """
 
     def __init__(self, plan: Plan) -> None:

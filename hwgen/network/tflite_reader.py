@@ -14,7 +14,7 @@ import numpy as np
 from hwgen.errors import HwgenError
 from hwgen.network.byte_order import from_little_endian
 from hwgen.network.graph import Attribute, Graph, Operator, Quantisation, Tensor, damaged
-from hwgen.network.packages import needed
+from hwgen.packages import needed
 from hwgen.spec.expression import DTYPES
 
 _DAMAGED = (
@@ -37,10 +37,10 @@ def read_tflite(path: Path, name: str) -> Graph:
     """The graph of a `.tflite` file.
 
     Raises:
-        HwgenError: H801 no such model, a damaged one, or one of several subgraphs; H802 without the
+        HwgenError: H801 no such model, a damaged one, or one of several subgraphs; H046 without the
             package `tflite`.
     """
-    schema = needed("tflite", "reads TensorFlow Lite models", "hwgen[tflite]")
+    schema = needed("tflite", "reads TensorFlow Lite models", "tflite")
     content = path.read_bytes()
     if len(content) < 8 or content[4:8] != b"TFL3":
         raise _damaged(path, "no TensorFlow Lite identifier (TFL3) at byte 4")

@@ -174,6 +174,19 @@
         mark.y = at[1];
         Plotly.restyle(id, { x: [mark.x], y: [mark.y] }, [last]);
       });
+      var chosen = document.getElementById("chosen"), own = places.chips[number].kernels;
+      chosen.hidden = false;
+      chosen.querySelector("h3").textContent = places.chips[number].name;
+      chosen.querySelector("p").hidden = own.length > 0;
+      var list = chosen.querySelector("ul");
+      list.textContent = "";
+      own.forEach(function (kernel) {
+        var item = document.createElement("li"), link = document.createElement("a");
+        link.textContent = kernel[0];
+        link.href = kernel[1];
+        item.appendChild(link);
+        list.appendChild(item);
+      });
       var table = document.getElementById("table-chips"), rows = all("tbody tr", table);
       table.dataset.numbers.split(" ").forEach(function (n, row) {
         rows[row].classList.toggle("on", n === number);

@@ -14,7 +14,7 @@ from hwgen.spec.fields import validate
 from hwgen.spec.find import SIGNS, SPEC_FOLDER, Kind, find_spec, find_workload, shipped_in
 from hwgen.spec.findings import Findings
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.source import Document, from_python, parse_document, read_document, read_text
+from hwgen.spec.source import Document, Text, from_python, parse_document, read_text
 from hwgen.spec.workload import Workload
 
 
@@ -38,18 +38,23 @@ def load_hardware(
     found = find_spec(path) if isinstance(path, str) else path
     text, given = read_text(found), parameters or {}
     if not intrinsics and all(type(v) is int for v in given.values()):
-        return _read(*text, tuple(sorted(given.items())), trust)
+        return read_hardware(text, tuple(sorted(given.items())), trust=trust)
     document = with_intrinsics(parse_document(*text), intrinsics)
     return _hardware(document, given, trust or _is_shipped(text[0]))
 
 
 @lru_cache(maxsize=64)
-def _read(
-    text: str, file: str, json: bool, parameters: tuple[tuple[str, int], ...], trust: bool
+def read_hardware(
+    text: Text, parameters: tuple[tuple[str, int], ...], *, trust: bool
 ) -> HardwareSpec:
-    """A chip that nobody changes: campaigns and notebooks load the same one again and again."""
-    trusted = trust or _is_shipped(text)
-    return _hardware(parse_document(text, file, json), dict(parameters), trusted)
+    """A chip from its file's text, as `load_hardware`; nobody changes it: campaigns and notebooks
+    load the same one again and again."""
+    return _hardware(parse_document(*text), dict(parameters), trust or _is_shipped(text[0]))
+
+
+def read_workload(text: Text, sizes: Mapping[str, int], dtypes: Mapping[str, str]) -> Workload:
+    """A workload from its file's text, as `load_workload`."""
+    return _workload(parse_document(*text), sizes, dtypes)
 
 
 def _is_shipped(text: str) -> bool:
@@ -83,7 +88,7 @@ def load_workload(
         HwgenError: H00x to H03x and H2xx, with file, line and field.
     """
     found = find_workload(path) if isinstance(path, str) else path
-    return _workload(read_document(found), sizes or {}, dtypes or {})
+    return read_workload(read_text(found), sizes or {}, dtypes or {})
 
 
 def parse_workload(

@@ -122,7 +122,11 @@ def read_document(path: Path | str, *, tagged: bool = False) -> Document:
     return parse_document(*read_text(path), tagged=tagged)
 
 
-def read_text(path: Path | str) -> tuple[str, str, bool]:
+Text = tuple[str, str, bool]
+"""A file's text, its name, and whether it is JSON."""
+
+
+def read_text(path: Path | str) -> Text:
     """A file's text, its name, and whether it is JSON; see `read_document` for what is raised."""
     path = Path(path)
     file = str(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -12,7 +13,9 @@ from typing import Literal, TypeVar
 from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import build_in_turn
 from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.source import Text, read_text
 from hwgen.spec.workload import Workload
+from hwgen.verify.executors import Executor, Lost, Processes, in_order
 from hwgen.verify.room import check_tensors
 from hwgen.verify.strategies import Case, Choices, Values, cases, choices, shrunk
 
@@ -84,7 +87,8 @@ class CampaignReport:
 
 @dataclass
 class Runner:
-    """Turns cases of one workload into outcomes; each case runs once."""
+    """Turns cases of one workload into outcomes; each case runs once. `text`, `workload_text`: of
+    the two files, which a worker elsewhere does not have."""
 
     spec: Path
     workload: Path
@@ -93,7 +97,10 @@ class Runner:
     dtypes: Mapping[str, str] = field(default_factory=dict[str, str])
     trust: bool = False
     known: dict[Case, Outcome] = field(default_factory=dict[Case, Outcome])
-    chips: dict[Values, HardwareSpec] = field(default_factory=dict[Values, HardwareSpec])
+
+    def __post_init__(self) -> None:
+        self.text: Text = read_text(self.spec)
+        self.workload_text: Text = read_text(self.workload)
 
     def __call__(self, case: Case) -> Outcome:
         outcome = self.known.get(case)
@@ -103,12 +110,10 @@ class Runner:
 
     def load_hardware(self, parameters: Values) -> HardwareSpec:
         """The chip with drawn parameters."""
-        from hwgen.spec.load import load_hardware
+        from hwgen.spec.load import read_hardware
 
-        if parameters not in self.chips:
-            given = dict(self.parameters) | dict(parameters)
-            self.chips[parameters] = load_hardware(self.spec, given, trust=self.trust)
-        return self.chips[parameters]
+        given = dict(self.parameters) | dict(parameters)
+        return read_hardware(self.text, tuple(sorted(given.items())), trust=self.trust)
 
     def load_workload(self, sizes: Values) -> Workload:
         """The workload with drawn sizes.
@@ -116,13 +121,11 @@ class Runner:
         Raises:
             HwgenError: as `load_workload`; H792 where it is too large to be run.
         """
-        from hwgen.spec.load import load_workload
+        from hwgen.spec.load import read_workload
 
-        given = dict(self.sizes) | dict(sizes)
-        workload = load_workload(self.workload, given, self.dtypes)
-        check_tensors(
-            workload, lambda n, v: load_workload(self.workload, given | {n: v}, self.dtypes)
-        )
+        given, text = dict(self.sizes) | dict(sizes), self.workload_text
+        workload = read_workload(text, given, self.dtypes)
+        check_tensors(workload, lambda n, v: read_workload(text, given | {n: v}, self.dtypes))
         return workload
 
     def choices(self) -> Choices:
@@ -135,7 +138,7 @@ class Runner:
                 return False
             return True
 
-        return choices(self.spec, self.workload, self.parameters, self.sizes, valid)
+        return choices(self.text, self.workload_text, self.parameters, self.sizes, valid)
 
     def _run(self, case: Case) -> Outcome:
         from hwgen.model.native import runs_here
@@ -216,6 +219,7 @@ def campaign(
     sizes: Mapping[Path, Mapping[str, int]] | None = None,
     dtypes: Mapping[Path, Mapping[str, str]] | None = None,
     trust: bool = False,
+    workers: Executor | None = None,
     progress: Progress | None = None,
 ) -> CampaignReport:
     """Check kernels of every workload with sizes, parameters, data and schedules from a seed.
@@ -229,7 +233,9 @@ def campaign(
         sizes: per workload file, which are then not drawn.
         dtypes: per workload file, in place of its own.
         trust: as in `load_hardware`.
-        progress: called after every example.
+        workers: each takes a workload at a time, which fails where it is given up; None: this
+            process.
+        progress: called after every example; after every workload where others work.
 
     Raises:
         HwgenError: where a file cannot be loaded as it stands, or is too large to be run (H792);
@@ -239,7 +245,7 @@ def campaign(
     from hwgen.model.native import runs_here
 
     with_c = have_compiler()
-    results: list[Result] = []
+    runners: list[Runner] = []
     for path in workloads:
         runner = Runner(
             hardware_path, path, parameters or {}, (sizes or {}).get(path, {}),
@@ -250,12 +256,28 @@ def campaign(
         if hardware.processor is not None and runs_here(hardware):
             refuse_foreign(hardware.foreign)
         runner.load_workload(())
-        results.append(_one(runner, examples, seed, with_c, progress))
+        runners.append(runner)
+    results: list[Result] = []
+    workers = workers or Processes(1)
+    one = partial(_one, examples, seed, with_c, progress if workers.here else None)
+    for runner, made in zip(runners, in_order(one, runners, workers), strict=True):
+        lost = isinstance(made, Lost)
+        results.append(_lost(runner, made, examples, seed) if lost else made)
+        if progress and not workers.here:
+            progress(results[-1].workload, examples, examples)
     return CampaignReport(hardware_path, seed, tuple(results))
 
 
+def _lost(runner: Runner, lost: Lost, examples: int, seed: int) -> Result:
+    """One of a workload's examples ends or holds up whoever works on it."""
+    words = ["hwgen", "verify", "--spec", str(runner.spec), "--workload", str(runner.workload)]
+    words += ["--examples", str(examples), "--seed", str(seed)]
+    failure = Failure(Case(), str(lost.error), shlex.join(words))
+    return Result(runner.workload.stem, failure=failure)
+
+
 def _one(
-    runner: Runner, examples: int, seed: int, with_c: bool, progress: Progress | None
+    examples: int, seed: int, with_c: bool, progress: Progress | None, runner: Runner
 ) -> Result:
     result = Result(runner.workload.stem)
     case = Case(use_c=with_c)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hwgen.spec.source import Data, read_document
+from hwgen.spec.source import Data, Text, parse_document
 from hwgen.verify.data import STYLES, Style
 
 if TYPE_CHECKING:
@@ -54,8 +53,8 @@ class SizeChoice:
 
 
 def choices(
-    spec: Path,
-    workload: Path,
+    spec: Text,
+    workload: Text,
     fixed_parameters: Mapping[str, int],
     fixed_sizes: Mapping[str, int],
     valid: Callable[[str, int], bool],
@@ -67,12 +66,12 @@ def choices(
     return Choices(
         tuple(
             (name, values)
-            for name, values in _parameters(read_document(spec).data)
+            for name, values in _parameters(parse_document(*spec).data)
             if name not in fixed_parameters
         ),
         tuple(
             (name, replace(choice, values=tuple(v for v in choice.values if valid(name, v))))
-            for name, choice in _sizes(read_document(workload).data)
+            for name, choice in _sizes(parse_document(*workload).data)
             if name not in fixed_sizes
         ),
     )

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, FloatRect
 
-from hwgen.explore.page import explore_page
-from hwgen.explore.results import Results, Total
+from hwgen.exploration.page import explore_page
+from hwgen.exploration.results import Results, Total
 from hwgen.network.compiled import compile_model
 from hwgen.network.page import network_page
 from hwgen.passes.kernel import Kernel
@@ -231,7 +231,8 @@ def test_a_chip_that_is_clicked_is_marked_everywhere(
         Total((("A", n),), (Point("gemm", (("A", n),), (), 100 // n, 1, 1, area=float(n)),))
         for n in (1, 2, 5)
     ]
-    made = explore_page(Results("chip", ("cycles", "area"), tuple(chips)))
+    reports = {chips[2]: [("gemm", "chips_kernels/gemm_5.html"), ("add", "chips_kernels/add.html")]}
+    made = explore_page(Results("chip", ("cycles", "area"), tuple(chips)), reports)
     found = Shown(browser, made, tmp_path / "chips.html")
     marks = {f: f"document.getElementById('{f}').data.at(-1)" for f in ("front_0", "chips")}
     assert [found.number(f"{mark}.y.length") for mark in marks.values()] == [0, 0]
@@ -242,7 +243,17 @@ def test_a_chip_that_is_clicked_is_marked_everywhere(
     assert found.view.locator("#table-chips tr.on td").first.text_content() == "5"
     assert found.number(f"{marks['front_0']}.y[0]") == 20
     assert found.number(f"{marks['chips']}.y.length") == 3
+    links = found.view.locator("#chosen a")
+    assert links.all_text_contents() == ["gemm", "add"]
+    assert links.first.get_attribute("href") == "chips_kernels/gemm_5.html"
+    assert not found.view.locator("#chosen p").is_visible()
     found.view.click("#theme")  # Figures are drawn anew.
     found.until(f"{marks['front_0']}.y[0] === 20")
+    last = found.view.locator("#front_0 .points path").nth(2).bounding_box()
+    assert last is not None
+    found.view.mouse.click(last["x"] + last["width"] / 2, last["y"] + last["height"] / 2)
+    found.until("document.querySelector('#chosen h3').textContent === 'A=1'")
+    assert links.count() == 0  # It has no reports, and the page says how to get them.
+    assert found.view.locator("#chosen p").is_visible()
     assert (found.messages, found.requests) == ([], [found.url])
     found.view.close()

@@ -12,19 +12,19 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[2] / "hwgen"
 
 BUDGET = {
-    "": 1080,
+    "": 1108,
     "autoschedule": 2447,
     "calibrate": 809,
-    "cli": 5061,
-    "codegen": 19315,
-    "explore": 940,
+    "cli": 5091,
+    "codegen": 19343,
+    "exploration": 1348,
     "model": 10717,
-    "network": 5951,
-    "passes": 6370,
-    "polyhedral": 24345,
+    "network": 5935,
+    "passes": 6365,
+    "polyhedral": 24539,
     "report": 3511,
-    "spec": 11377,
-    "verify": 3860,
+    "spec": 11386,
+    "verify": 4060,
 }
 """Lines of Python at most, by folder; "": modules of the package itself."""
 

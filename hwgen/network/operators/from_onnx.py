@@ -11,7 +11,7 @@ from hwgen.network.operators.elementwise import UNARY, expression, folded, unary
 from hwgen.network.operators.layer import Layer, agree, need, need_float
 from hwgen.network.operators.products import Ending, OfFloats, matmul, matrix
 from hwgen.network.operators.statements import Statements, alias, literal
-from hwgen.network.packages import needed
+from hwgen.packages import needed
 
 FUNCTIONS: Mapping[str, str] = {
     **{name.capitalize(): name for name in UNARY if "_" not in name},
@@ -185,8 +185,8 @@ def _resize(s: Statements) -> Layer:
 
 def _nearest(s: Statements, axis: int, n: int, m: int) -> moves.Indices:
     """By place of the output, the index of the element that it takes, along one dimension."""
-    onnx = needed("onnx", "reads ONNX models", "hwgen[onnx]")
-    reference = needed("onnx.reference", "reads ONNX models", "hwgen[onnx]")
+    onnx = needed("onnx", "reads ONNX models", "onnx")
+    reference = needed("onnx.reference", "reads ONNX models", "onnx")
     rank = len(s.y.shape)
     chosen = s.integers("axes", range(rank)) or tuple(range(rank))
     place = [a % rank for a in chosen].index(axis)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -13,7 +13,7 @@ from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import Build, build_in_turn
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
-from hwgen.verify.executors import each
+from hwgen.verify.executors import Executor, Lost, in_order
 from hwgen.verify.natural.draft import numbers_of
 from hwgen.verify.natural.families import Natural, natural_workload
 
@@ -132,28 +132,29 @@ def natural_campaign(
     count: int,
     seed: int,
     *,
+    workers: Executor,
     runs: Runs = AS_ALWAYS,
-    processes: int = 1,
     progress: Progress | None = None,
 ) -> NaturalReport:
     """Compile and run `count` workloads on every chip; the seeds follow each other from `seed` on.
 
+    A workload that no worker survives, or that is late on each, is wrong.
+
     Raises:
         HwgenError: where a chip cannot be loaded.
     """
-    for chip in chips:
-        _loaded(chip)
+    batch = BATCH if workers.seconds is None else 1  # A time-out is that of one workload.
     work = [
-        (chip, first, min(BATCH, seed + count - first), runs)
+        _Batch(chip, _loaded(chip), first, min(batch, seed + count - first), runs)
         for chip in chips
-        for first in range(seed, seed + count, BATCH)
+        for first in range(seed, seed + count, batch)
     ]
     tallies = {chip: ChipTally(chip) for chip in chips}
     done = 0
-    for (chip, *_), outcomes in zip(work, each(_work, work, processes), strict=True):
-        for outcome in outcomes:
-            tallies[chip].note(outcome)
-        done += len(outcomes)
+    for one, outcomes in zip(work, in_order(_work, work, workers), strict=True):
+        for outcome in one.lost(outcomes) if isinstance(outcomes, Lost) else outcomes:
+            tallies[one.chip].note(outcome)
+        done += one.count
         if progress is not None:
             progress(done, count * len(chips))
     return NaturalReport(seed, tuple(tallies.values()), runs)
@@ -166,14 +167,31 @@ def _loaded(chip: Path) -> HardwareSpec:
     return load_hardware(chip)
 
 
-def _work(work: tuple[Path, int, int, Runs]) -> list[Outcome]:
-    chip, first, count, runs = work
-    hardware = _loaded(chip)
-    numbers = numbers_of(hardware)
-    return [
-        outcome_of(natural_workload(seed, numbers), hardware, seed, runs)
-        for seed in range(first, first + count)
-    ]
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Workloads of consecutive seeds on a chip."""
+
+    chip: Path
+    hardware: HardwareSpec
+    first: int
+    count: int
+    runs: Runs
+
+    @property
+    def drawn(self) -> Iterator[tuple[int, Natural]]:
+        """The workloads with their seeds."""
+        numbers = numbers_of(self.hardware)
+        for seed in range(self.first, self.first + self.count):
+            yield seed, natural_workload(seed, numbers)
+
+    def lost(self, lost: Lost) -> list[Outcome]:
+        """All are wrong: one of them ends or holds up whoever works on it."""
+        told = lost.error
+        return [Outcome(n, "wrong", told.code, told.diagnostic.message) for _, n in self.drawn]
+
+
+def _work(work: _Batch) -> list[Outcome]:
+    return [outcome_of(natural, work.hardware, seed, work.runs) for seed, natural in work.drawn]
 
 
 def outcome_of(

@@ -2,7 +2,7 @@ import sys
 from types import SimpleNamespace
 from unittest.mock import patch
 
-from hwgen.verify.executors import Cluster
+from hwgen.verify.cluster import Cluster
 
 
 def silent(*_: object, **__: object) -> None:

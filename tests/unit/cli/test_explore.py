@@ -19,15 +19,15 @@ import pytest
 from hwgen.cli import main
 from hwgen.cli.axes import MAX_VALUES, values_of
 from hwgen.errors import HwgenError
-from hwgen.explore.guided import Axis, guided
-from hwgen.explore.points import Chip, Explorer, Layer, Problem
-from hwgen.explore.store import Store
-from hwgen.explore.work import Outcome, Refused, Work
+from hwgen.exploration.guided import Axis, guided
+from hwgen.exploration.points import Chip, Explorer, Layer, Problem
+from hwgen.exploration.store import Store
+from hwgen.exploration.work import Outcome, Refused, Work
 from hwgen.passes.phase import SearchOptions
 from hwgen.report.sweep import pareto
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.spec.source import read_document
-from hwgen.verify.executors import Processes
+from hwgen.verify.executors import Lost, Processes
 from tests.models import WITH_READER, small_network
 from tests.sampling import tiered
 from tests.unit.explore.test_executors import WITH_CLUSTER, local_cluster
@@ -142,9 +142,21 @@ def test_all_sizes_of_all_workloads_count(capsys: Text) -> None:
 def test_nothing_in_the_file_is_computed_again(tmp_path: Path, capsys: Text) -> None:
     command = [*KERNEL, "--db", str(tmp_path / "new.db")]
     first = explored([*command, "--set", "BATCH=1,2"], capsys)
-    assert first["run"] == {"computed": 2, "found": 0, "equal": 0, "lost_workers": 0}
+    assert first["run"] == {
+        "computed": 2,
+        "found": 0,
+        "equal": 0,
+        "lost_workers": 0,
+        "late_workers": 0,
+    }
     again = explored([*command, "--set", "BATCH=1,2,4"], capsys)
-    assert again["run"] == {"computed": 1, "found": 2, "equal": 0, "lost_workers": 0}
+    assert again["run"] == {
+        "computed": 1,
+        "found": 2,
+        "equal": 0,
+        "lost_workers": 0,
+        "late_workers": 0,
+    }
     assert again["chips"][0]["cycles"] == first["chips"][0]["cycles"]
     other = explored([*command, "--set", "BATCH=1", "--objective", "traffic"], capsys)
     assert other["run"]["found"] == 0
@@ -215,7 +227,13 @@ def test_a_killed_run_goes_on_and_is_equal_to_a_whole_one(tmp_path: Path, capsys
     kept = _killed(command, file, 2)
     assert 2 <= kept < 6
     rest = explored(command, capsys)
-    assert rest["run"] == {"computed": 6 - kept, "found": kept, "equal": 0, "lost_workers": 0}
+    assert rest["run"] == {
+        "computed": 6 - kept,
+        "found": kept,
+        "equal": 0,
+        "lost_workers": 0,
+        "late_workers": 0,
+    }
     del rest["run"], rest["written"]
     assert rest == results([*KERNEL, *CHIPS, "--no-cache"], capsys)
 
@@ -233,6 +251,86 @@ def test_files_have_every_point(tmp_path: Path, capsys: Text) -> None:
     text = page.read_text(encoding="utf-8")
     assert "BATCH=99" in text
     assert "{{" not in text.split("<script>")[0]
+
+
+def test_every_chip_has_a_link_to_its_reports(tmp_path: Path, capsys: Text) -> None:
+    page, folder = tmp_path / "chips.html", tmp_path / "chips_kernels"
+    command = [*KERNEL, "--set", "BATCH=1,2,99", "--html", str(page)]
+    assert main([*command, "--reports", "all"]) == 0
+    assert "reports of kernels: 2 written, 0 there already" in capsys.readouterr().out
+    files = sorted(p.name for p in folder.iterdir())
+    text = page.read_text(encoding="utf-8")
+    assert [f"chips_kernels/{name}" in text for name in files] == [True, True]
+    assert 'href="chips_kernels/' in text
+    first = (folder / files[0]).read_text(encoding="utf-8")
+    assert "<h1>gemm <span>on vta</span></h1>" in first
+    (folder / files[0]).unlink()
+    assert main([*command, "--reports", "all"]) == 0
+    assert "reports of kernels: 1 written, 1 there already" in capsys.readouterr().out
+    assert (folder / files[0]).read_text(encoding="utf-8") == first
+    assert main([*command]) == 0  # Without them the page says how to get them.
+    assert "chips_kernels" not in page.read_text(encoding="utf-8")
+
+
+def test_reports_are_those_of_the_front(tmp_path: Path, capsys: Text) -> None:
+    page = tmp_path / "chips.html"
+    command = [*KERNEL, *CHIPS, "--html", str(page), "--reports", "front"]
+    found = explored(command, capsys)
+    best = sum(c["best"] for c in found["chips"])
+    assert 0 < best < len(found["chips"])
+    assert len([*(tmp_path / "chips_kernels").iterdir()]) == best
+
+
+def test_reports_that_are_given_up_are_told(
+    tmp_path: Path, capsys: Text, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(_: object, __: object, work: Sequence[Work]) -> list[tuple[int, Lost]]:
+        return [(n, Lost(late=True)) for n in range(len(work))]
+
+    command = [*KERNEL, "--set", "BATCH=1", "--html", str(tmp_path / "chips.html")]
+    file = ["--db", str(tmp_path / "results.db")]
+    assert main([*command, *file]) == 0
+    monkeypatch.setattr(Processes, "run", lost)
+    assert main([*command, *file, "--reports", "all"]) == 1
+    assert "[H060]" in capsys.readouterr().err
+    assert not (tmp_path / "chips_kernels").exists()
+
+
+def test_parquet_has_the_lines_of_the_csv(tmp_path: Path, capsys: Text) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    lines, file = tmp_path / "chips.csv", tmp_path / "chips.parquet"
+    command = [*KERNEL, "--set", "BATCH=1,2,99", "--csv", str(lines), "--parquet", str(file)]
+    assert explored(command, capsys)["written"] == [str(lines), str(file)]
+    made: list[dict[str, Any]] = parquet.read_table(file).to_pylist()
+    with lines.open(encoding="utf-8", newline="") as text:
+        rows = list(csv.DictReader(text))
+    assert [[*row] for row in made] == [[*row] for row in rows]
+    assert [r["BATCH"] for r in made] == [1, 2, 99]
+    assert [r["cycles"] for r in made] == [*(int(r["cycles"]) for r in rows[:2]), None]
+    assert made[2]["error"] == "H111"
+    assert [r["best"] for r in made] == [r["best"] == "yes" for r in rows]
+
+
+def test_a_late_kernel_is_a_result_that_is_not_kept(
+    tmp_path: Path, capsys: Text, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(self: Processes, call: Any, work: Sequence[Work]) -> Any:
+        self.lost = self.late = 2
+        for number, one in enumerate(work):
+            found = dict(one.hardware.parameters)["BATCH"] == 2
+            yield number, Lost(late=True) if found else call(one)
+
+    file = tmp_path / "results.db"
+    command = [*KERNEL, "--set", "BATCH=1,2", "--db", str(file)]
+    with monkeypatch.context() as patched:
+        patched.setattr(Processes, "run", late)
+        found = explored([*command, "--timeout", "60"], capsys)
+    assert [c["error"] and c["error"]["code"] for c in found["chips"]] == [None, "H060"]
+    assert (found["run"]["lost_workers"], found["run"]["late_workers"]) == (2, 2)
+    assert not found["ok"]
+    again = explored(command, capsys)
+    assert (again["run"]["computed"], again["run"]["found"]) == (1, 1)
+    assert [c["error"] for c in again["chips"]] == [None, None]
 
 
 def written(folder: Path) -> Path:
@@ -287,6 +385,8 @@ def test_wrong_inputs_have_a_code(arguments: list[str], said: str, capsys: Text)
         ([*KERNEL, "--objective", "cycles,cycles"], "each objective once"),
         ([*KERNEL, "--cluster", "tcp://127.0.0.1:9"], "its own workers"),
         ([*KERNEL, "--budget", "0"], "--budget"),
+        ([*KERNEL, "--timeout", "0"], "--timeout"),
+        ([*KERNEL, "--reports", "all"], "--html"),
     ],
 )
 def test_wrong_usage(arguments: list[str], said: str, capsys: Text) -> None:
@@ -296,7 +396,11 @@ def test_wrong_usage(arguments: list[str], said: str, capsys: Text) -> None:
 
 @pytest.mark.parametrize(
     ("package", "arguments"),
-    [("optuna", ["--budget", "1"]), ("distributed", ["--cluster", "tcp://127.0.0.1:9"])],
+    [
+        ("optuna", ["--budget", "1"]),
+        ("distributed", ["--cluster", "tcp://127.0.0.1:9"]),
+        ("pyarrow.parquet", ["--parquet", "chips.parquet"]),
+    ],
 )
 def test_a_package_that_is_missing_is_named(
     package: str, arguments: list[str], capsys: Text, monkeypatch: pytest.MonkeyPatch
@@ -304,8 +408,10 @@ def test_a_package_that_is_missing_is_named(
     monkeypatch.setitem(sys.modules, package, None)
     command = [*KERNEL[:-2], "--set", "BATCH=1,2", *arguments]
     assert main(command) == 1
-    extra = "explore" if package == "optuna" else "cluster"
-    assert f"pip install 'hwgen[{extra}]'" in capsys.readouterr().err
+    extra = {"optuna": "explore", "distributed": "cluster"}.get(package, "parquet")
+    told = capsys.readouterr().err
+    assert "[H046]" in told
+    assert f"pip install 'hwgen[{extra}]'" in told
 
 
 def test_a_database_of_another_program_stays_as_it_is(tmp_path: Path, capsys: Text) -> None:
@@ -334,7 +440,7 @@ def test_a_defect_is_a_result_that_is_not_kept(
     def broken(*_: object) -> None:
         raise KeyError("lost")
 
-    monkeypatch.setattr("hwgen.explore.work._compiled", broken)
+    monkeypatch.setattr("hwgen.exploration.work.kernel_of", broken)
     file = tmp_path / "results.db"
     assert main([*KERNEL, "--db", str(file)]) == 1
     assert "internal error: KeyError: 'lost'" in capsys.readouterr().out
@@ -350,7 +456,7 @@ def test_a_defect_is_told_before_what_a_chip_cannot_run(monkeypatch: pytest.Monk
             return Outcome(refused=Refused(code="H000", message="internal error"))
         return Outcome(refused=Refused(code="H301", message="no intrinsic"))
 
-    monkeypatch.setattr("hwgen.explore.points.outcome_of", one_broken)
+    monkeypatch.setattr("hwgen.exploration.points.outcome_of", one_broken)
     network = Problem("net", (), (Layer("0 a", workload), Layer("1 b", other)), network=True)
     with Processes(1) as workers, Store() as store:
         explorer = Explorer(workers, store, SearchOptions())

@@ -75,7 +75,7 @@ def test_the_traceback_of_a_defect_is_shown_on_request(
         ["simulate", "--spec", "x"],
         ["simulate", "--spec", "x", "--workload", "y", "--engine", "fortran"],
         ["verify", "--spec", "x", "--examples", "0"],
-        ["verify", "--spec", "x", "--jobs", "2"],
+        ["verify", "--spec", "x", "--jobs", "2", "--cluster", "tcp://127.0.0.1:9"],
         ["verify", "--spec", "x", "-o", "failures"],
         ["verify", "--workloads", "2", "--examples", "2"],
         ["generate", "--spec", "x", "-o", ""],

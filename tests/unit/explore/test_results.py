@@ -13,9 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hwgen.errors import Diagnostic
-from hwgen.explore.page import explore_page
-from hwgen.explore.points import Measure
-from hwgen.explore.results import SHOWN, Results, Total, results_csv, results_record, results_text
+from hwgen.exploration.page import explore_page
+from hwgen.exploration.points import Measure
+from hwgen.exploration.results import (
+    SHOWN,
+    Results,
+    Total,
+    results_csv,
+    results_record,
+    results_text,
+)
 from hwgen.report.sweep import Point, pareto
 from tests.unit.report.test_html import Elements
 

@@ -10,17 +10,16 @@ from pydantic import BaseModel, ConfigDict
 from hwgen.errors import Diagnostic, HwgenError, Location
 from hwgen.model.folders import cache_folder
 from hwgen.network.kernels import compile_layer
-from hwgen.passes.cache import ScheduleCache, content_key, package_hash
+from hwgen.passes.cache import ScheduleCache, content_key
 from hwgen.passes.kernel import Kernel
 from hwgen.passes.phase import SearchOptions
 from hwgen.pipeline import compile_workload
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
-from hwgen.verify.executors import worker_died
+from hwgen.verify.executors import Lost
 
 DEFECT = "H000"
-LOST = worker_died().diagnostic
-DEFECTS = (DEFECT, LOST.code)
+DEFECTS = (DEFECT, *(Lost(late).error.code for late in (False, True)))
 """Codes of errors that no chip is to blame for: they are never kept."""
 
 
@@ -76,14 +75,13 @@ class Outcome(_Strict):
 @dataclass(frozen=True, slots=True)
 class Work:
     """A kernel to compile. `layer`: of a network, as `hwgen compile` makes it; `cached`: results of
-    searches are kept on the worker; `package`: the hash of the hwgen that asks."""
+    searches are kept on the worker."""
 
     workload: Workload
     hardware: HardwareSpec
     options: SearchOptions
     layer: bool = False
     cached: bool = True
-    package: str = ""
 
     @property
     def key(self) -> str:
@@ -94,21 +92,13 @@ class Work:
 def outcome_of(work: Work) -> Outcome:
     """Compile; runs on a worker."""
     try:
-        if work.package not in ("", package_hash()):
-            raise HwgenError(
-                "H048", "a worker has another version of hwgen", field="--cluster",
-                found="other source files", allowed="the same hwgen on all machines",
-                repair="install the same hwgen there, and start the workers again",
-            )  # fmt: skip
-        made = _compiled(work)
+        made = kernel_of(work)
         energy = made.energy if made.hardware.has_energy else None
         return Outcome(
             cycles=made.cycles, bound=made.bound.cycles, off_chip_bytes=made.offchip_bytes,
             energy=energy,
         )  # fmt: skip
     except HwgenError as error:
-        if error.code == "H048":
-            raise
         return Outcome(refused=Refused.of(error.diagnostic))
     except Exception as error:  # A defect of hwgen on one point: told there, the others go on.
         text = " ".join(str(error).split())[:200]
@@ -119,7 +109,12 @@ def outcome_of(work: Work) -> Outcome:
         return Outcome(refused=Refused.of(told))
 
 
-def _compiled(work: Work) -> Kernel:
+def kernel_of(work: Work) -> Kernel:
+    """The kernel.
+
+    Raises:
+        HwgenError: as `compile_layer` and `compile_workload`.
+    """
     folder = cache_folder() if work.cached else None
     if work.layer or work.hardware.units:
         return compile_layer(work.workload, work.hardware, work.options, folder)

@@ -9,7 +9,7 @@ from math import prod
 from random import Random
 from typing import Any
 
-from hwgen.verify.executors import extra
+from hwgen.packages import needed
 
 BATCH = 8
 """Chips that are chosen before the results of any of them are known."""
@@ -75,7 +75,7 @@ def sampler_package() -> Any:
     Raises:
         HwgenError: H046 where it is not installed.
     """
-    return extra("optuna", "explore", "--budget")
+    return needed("optuna", "chooses chips", "explore")
 
 
 def _values(trial: Any, axes: Sequence[Axis]) -> tuple[int, ...]:

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from hwgen.errors import Diagnostic, HwgenError
-from hwgen.explore.store import Store
-from hwgen.explore.work import DEFECTS, LOST, Outcome, Refused, Work, outcome_of
-from hwgen.passes.cache import package_hash
+from hwgen.exploration.store import Store
+from hwgen.exploration.work import DEFECTS, Outcome, Refused, Work, outcome_of
 from hwgen.passes.phase import SearchOptions
 from hwgen.polyhedral.search.objective import Objective, allowed_objectives, check_objective
 from hwgen.report.sweep import Point
@@ -54,12 +53,14 @@ class Problem:
 @dataclass(slots=True)
 class Account:
     """How the outcomes came about: `computed` in this run, `found` in the file of results,
-    `equal` to another one of this run; `lost`: workers that died."""
+    `equal` to another one of this run; `lost`: workers that died, and of these `late`, those that
+    were ended as they took too long."""
 
     computed: int = 0
     found: int = 0
     equal: int = 0
     lost: int = 0
+    late: int = 0
 
 
 @dataclass(slots=True)
@@ -99,21 +100,23 @@ class Explorer:
         if chip.hardware is not None:
             for layer in problem.layers:
                 yield Work(
-                    layer.workload, chip.hardware, self.options, problem.network, self.cached,
-                    package_hash(),
-                )  # fmt: skip
+                    layer.workload, chip.hardware, self.options, problem.network, self.cached
+                )
 
     def _compute(self, new: Mapping[str, Work]) -> None:
         keys, works = [*new], [*new.values()]
         for done, (number, made) in enumerate(self.workers.run(outcome_of, works), 1):
             key = keys[number]
-            outcome = Outcome(refused=Refused.of(LOST)) if isinstance(made, Lost) else made
+            if isinstance(made, Lost):
+                outcome = Outcome(refused=Refused.of(made.error.diagnostic))
+            else:
+                outcome = made
             self._known[key] = outcome
             if outcome.kept:
                 self.store.write(key, works[number], outcome)
             self.told(done, len(works))
         self.account.computed += len(works)
-        self.account.lost = self.workers.lost
+        self.account.lost, self.account.late = self.workers.lost, self.workers.late
 
 
 def _point(chip: Chip, problem: Problem, outcomes: Sequence[Outcome]) -> Point:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import exp, log
+from pathlib import Path
 
 from hwgen.errors import Diagnostic
-from hwgen.explore.points import Measure, Settings
+from hwgen.exploration.points import Measure, Settings
+from hwgen.report.output import write_files
 from hwgen.report.records import Record, error_record
 from hwgen.report.sweep import Point, pareto
+from hwgen.spec.shown import Brief, Printed
 from hwgen.spec.table import Cell, counted, table
 
 SHOWN = 40
@@ -26,8 +29,8 @@ KEYS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Total:
+@dataclass(frozen=True, slots=True, repr=False)
+class Total(Brief):
     """A chip, and its points: one for each problem."""
 
     settings: Settings
@@ -50,6 +53,10 @@ class Total:
             case "area":
                 return self.points[0].area or 0.0
 
+    def brief(self) -> str:
+        found = ", ".join(f"{p.cycles:,} cycles of {p.workload}" for p in self.points)
+        return f"{self.label}: {self.error.code if self.error else found}"
+
     @property
     def label(self) -> str:
         return ", ".join(f"{n}={v}" for n, v in self.settings) or "as the file has it"
@@ -67,8 +74,8 @@ class Effect:
     least: tuple[tuple[int, float], ...]
 
 
-@dataclass(frozen=True)
-class Results:
+@dataclass(frozen=True, repr=False)
+class Results(Printed):
     """All chips of an exploration, in the order in which they were asked for."""
 
     chip: str
@@ -90,6 +97,25 @@ class Results:
     def values(self, total: Total) -> tuple[float, ...]:
         """Its objectives, in their order."""
         return tuple(total.value(m) for m in self.measures)
+
+    def brief(self) -> str:
+        return f"{self.chip}: {len(self.totals):,} chips, {len(self.front):,} on the front"
+
+    def __str__(self) -> str:
+        return results_text(self)
+
+    def report(self, path: Path | str | None = None) -> str:
+        """The page with linked figures, as HTML; written to a file too, where one is named.
+
+        Raises:
+            HwgenError: H009 where it cannot be written.
+        """
+        from hwgen.exploration.page import explore_page
+
+        text = explore_page(self)
+        if path is not None:
+            write_files(Path(path).parent, {Path(path).name: text})
+        return text
 
     def effects(self) -> tuple[Effect, ...]:
         """The sensitivity of each objective to each parameter that has several values."""
@@ -193,19 +219,35 @@ def _point(p: Point) -> Record:
     }
 
 
-def results_csv(results: Results) -> str:
-    """A line for each chip and problem."""
+def row_types(results: Results) -> dict[str, type]:
+    """The columns of `rows`, with the types of their cells."""
+    names = dict.fromkeys(n for t in results.totals for p in t.points for n, _ in p.settings)
+    figures = {"cycles": int, "lower_bound_cycles": int, "off_chip_bytes": int}
+    costs = {"energy_picojoules": float, "area_mm2": float}
+    return {
+        **dict.fromkeys(names, int), "workload": str, **figures, **costs, "best": bool,
+        "error": str,
+    }  # fmt: skip
+
+
+def rows(results: Results) -> Iterator[dict[str, int | float | str | None]]:
+    """A row for each chip and problem; None where nothing is known."""
     best = set(results.front)
-    points = [(t, p) for t in results.totals for p in t.points]
-    names = list(dict.fromkeys(n for _, p in points for n, _ in p.settings))
+    for t in results.totals:
+        for p in t.points:
+            figures = (p.cycles, p.bound, p.off_chip_bytes, p.energy)
+            known = (None, None, None, None) if p.error else figures
+            marks = {"best": t in best, "error": p.error.code if p.error else None}
+            names = ("cycles", "lower_bound_cycles", "off_chip_bytes", "energy_picojoules")
+            row = dict(p.settings) | {"workload": p.workload} | dict(zip(names, known, strict=True))
+            yield row | {"area_mm2": p.area} | marks
+
+
+def results_csv(results: Results) -> str:
+    """The rows as text."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    figures = ("cycles", "lower_bound_cycles", "off_chip_bytes", "energy_picojoules", "area_mm2")
-    writer.writerow((*names, "workload", *figures, "best", "error"))
-    for t, p in points:
-        given = dict(p.settings)
-        told = ("", "", "") if p.error else (p.cycles, p.bound, p.off_chip_bytes)
-        optional = ("" if v is None else v for v in (p.energy, p.area))
-        marks = ("yes" if t in best else "", p.error.code if p.error else "")
-        writer.writerow((*(given.get(n, "") for n in names), p.workload, *told, *optional, *marks))
+    writer = csv.DictWriter(text, [*row_types(results)], lineterminator="\n")
+    writer.writeheader()
+    for row in rows(results):
+        writer.writerow(row | {"best": "yes" if row["best"] else ""})
     return text.getvalue()

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from hwgen.errors import HwgenError, Location
-from hwgen.explore.work import Outcome, Work
+from hwgen.exploration.work import Outcome, Work
 
 R = TypeVar("R")
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hwgen.explore.points import Measure
-from hwgen.explore.results import UNITS, Results, Total
+from markupsafe import Markup
+
+from hwgen.exploration.points import Measure
+from hwgen.exploration.results import UNITS, Results, Total
 from hwgen.report.figures import (
     COLOURS,
     GREY,
@@ -31,11 +33,13 @@ ROWS = 500
 _ROW = 26
 _MARGIN: Json = {"l": 96, "r": 96, "t": 16, "b": 56}
 """Titles of columns are wide."""
+Kernels = Sequence[tuple[str, str]]
+"""Names of a chip's kernels, and the addresses of their reports."""
 _HOVER = "%{customdata[0]}<extra></extra>"
 
 
-def explore_page(results: Results) -> str:
-    """The page; the same results give the same bytes."""
+def explore_page(results: Results, kernels: Mapping[Total, Kernels] = {}) -> str:
+    """The page; the same results give the same bytes. `kernels`: of chips, with their reports."""
     drawn = _drawn(results, DRAWN)
     planes = _planes(results.measures)
     figures = {f"front_{n}": _front(results, drawn, *pair) for n, pair in enumerate(planes)}
@@ -50,7 +54,7 @@ def explore_page(results: Results) -> str:
     return page_of(
         "explore_page.html",
         figures,
-        {"chips": {str(n): _places(results, t, planes) for n, t in drawn}},
+        {"chips": {str(n): _places(results, t, planes, kernels.get(t, ())) for n, t in drawn}},
         name="chips compared",
         chip=results.chip,
         sizes="",
@@ -61,7 +65,8 @@ def explore_page(results: Results) -> str:
         measures=", ".join(UNITS[m] for m in results.measures),
         effects=bool(effects),
         layers=bool(layers),
-        chips=_table(results, rows),
+        reports=bool(kernels),
+        chips=_table(results, rows, kernels),
         numbers=[n for n, _ in rows],
         left_out=len(results.ran) - len(rows),
         refused=[(t.label, str(t.error)) for t in results.totals if t.error is not None][:ROWS],
@@ -205,13 +210,19 @@ def _effects(results: Results) -> Figure:
     return in_rows(traces, rows, across, wide, barmode="group")
 
 
-def _places(results: Results, total: Total, planes: Sequence[tuple[Measure, Measure]]) -> Json:
-    """Where a chip lies in each figure that can mark it."""
+def _places(
+    results: Results,
+    total: Total,
+    planes: Sequence[tuple[Measure, Measure]],
+    kernels: Kernels,
+) -> Json:
+    """Where a chip lies in each figure that can mark it; its name, and its kernels' reports."""
     found: dict[str, Json] = {
         f"front_{n}": [[total.value(across)], [total.value(up)]]
         for n, (up, across) in enumerate(planes)
     }
-    return found | {"chips": [None, _heights(results, total)]}
+    told: dict[str, Json] = {"name": total.label, "kernels": [list(k) for k in kernels]}
+    return found | {"chips": [None, _heights(results, total)]} | told
 
 
 def _headlines(results: Results) -> list[Headline]:
@@ -228,14 +239,23 @@ def _least(results: Results, measure: Measure) -> Headline:
     return Headline(f"Least {UNITS[measure]}", f"{best.value(measure):,.6g}", best.label)
 
 
-def _table(results: Results, rows: Sequence[tuple[int, Total]]) -> Table:
+def _table(
+    results: Results, rows: Sequence[tuple[int, Total]], kernels: Mapping[Total, Kernels]
+) -> Table:
     names = list(dict.fromkeys(n for t in results.totals for n, _ in t.settings))
     columns = [*((n, True) for n in names), *((UNITS[m], True) for m in results.measures)]
     best = set(results.front)
     texts = [
         (*(str(dict(t.settings)[n]) for n in names),
          *(f"{v:,.6g}" if v < 1e6 else f"{v:,.0f}" for v in results.values(t)),
-         "best" if t in best else "")
+         "best" if t in best else "", _link(kernels.get(t, ())))
         for _, t in rows
     ]  # fmt: skip
-    return Table((*columns, ("", False)), tuple(texts))
+    return Table((*columns, ("", False), ("", False)), tuple(texts))
+
+
+def _link(kernels: Kernels) -> str:
+    """The report of a chip's one kernel; the list beside the figures has those of several."""
+    if len(kernels) != 1:
+        return ""
+    return Markup('<a href="{}">report</a>').format(kernels[0][1])
