@@ -25,7 +25,7 @@ KEPT = 64
 
 
 def entries(tiling: Tiling) -> int:
-    return sum(tiling.slot[n] * tiling.entries(n) for n, _ in tiling.depths)
+    return sum(tiling.taken(n) for n, _ in tiling.depths)
 
 
 class Build:
