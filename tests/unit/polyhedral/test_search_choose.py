@@ -70,6 +70,25 @@ def test_what_is_larger_than_what_does_not_fit_is_not_built(
     assert len(build.built) < len(every.built)
 
 
+def test_an_end_is_to_make_a_kernel_the_one_that_is_chosen() -> None:
+    """Of kernels with as much traffic: no slower than the fastest, those with other ends among
+    them. The chosen one may be as much slower as it is now."""
+    chip, result = found()
+    asked: list[tuple[int, float]] = []
+
+    def ended(kernel: Made, most: float) -> Made:
+        asked.append((kernel.cycles, most))
+        return replace(kernel, cycles=kernel.cycles - 100) if len(asked) == 2 else kernel
+
+    plain, _ = choose(chip, result, Build(1 << 30), Watch(None))
+    kernel, _ = choose(chip, result, Build(1 << 30), Watch(None), ended=ended)
+    (first, slack), (second, fastest), *others = asked
+    assert (first, second) == (plain.cycles, sorted(c for c, _ in asked)[1])
+    assert slack > fastest == plain.cycles
+    assert others
+    assert {most for _, most in others} == {second - 100} == {kernel.cycles}
+
+
 def test_what_a_chip_lacks_is_told() -> None:
     chip, result = found()
     refused: list[HwgenError] = []
