@@ -80,7 +80,7 @@ def guarded() -> Workload:
     return make_workload(
         "guarded",
         tensors={"x": "int8[5]", "t": "int8[5]", "y": "int8[5]"},
-        compute=["t[i] = select(x[i] > 0, x[i], 0)", "y[i] = int8(t[i] + 1)"],
+        compute=["t[i] = select(x[i] > 0, x[i], 5)", "y[i] = int8(t[i] + 1)"],
     )
 
 
