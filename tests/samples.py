@@ -80,7 +80,6 @@ REFUSED = (
             "gemm",
             "gemm_requant",
             "matvec",
-            "relu",
         )
     }
     | {

@@ -353,7 +353,9 @@ class _Model:
             if pads(i)
         ]
         missing = order.left()
-        for image in self._outputs():
+        # Of what a processor reads in between, no more than that may be written.
+        final = {t.name for t in self.plan.outputs}
+        for image in (i for i in self._outputs() if i.tensor in final):
             name = self.images[image.name]
             missing += [
                 "if (status == 0) {",

@@ -189,7 +189,9 @@ class _Machine:
                     repair="report the workload, the spec and this message",
                 )
             store = self.state.images[image.name]
-            written = np.repeat(store.writer != NOBODY, store.entry_elements)
+            # Of what lies in between, others may read a part alone, and no more may be written.
+            final = name in self.state.program.outputs
+            written = np.repeat(store.writer != NOBODY, store.entry_elements) if final else None
             shape = self.shapes.get(name) or _reach(image)
             self.arrays[name] = unpack(image, store.elements, shape, written)
         return self.arrays[name]

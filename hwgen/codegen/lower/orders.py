@@ -52,14 +52,15 @@ def _with(places: Places, found: Mapping[str, Place]) -> Places:
 def _calls(
     hardware: HardwareSpec, sites: Iterator[CallSite], fewest: float
 ) -> tuple[float, list[CallSite]]:
-    """Calls in all iterations, each row of a transfer counted as one, and their sites, where these
+    """Calls in all iterations, each row of a store counted as one, and their sites, where these
     are fewer than some; else infinitely many."""
     seen: list[CallSite] = []
     calls = 0
     with Tolerating("H614"):  # No call can be so.
         for site in sites:
             each, intrinsic = site.absorbed.issued, site.operation.intrinsic
-            if hardware.offchip_operand(intrinsic) is not None:
+            offchip = hardware.offchip_operand(intrinsic)
+            if offchip is not None and offchip.access == "write":
                 each *= prod(w.extent for w in site.absorbed.hardware[:-1])
             calls += each * prod(x.high - x.low for x in site.loops)
             if calls >= fewest or not _begins(site):

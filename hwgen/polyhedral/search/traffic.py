@@ -131,11 +131,14 @@ def transfer_cycles(
     row = _row_blocks(intrinsic, offchip.name, block, rows=rows)
     run = run / np.ceil(run / row)
     store = operation.kind == "store"
-    cycles, beats, handed = _bus_cycles(bus, store, total / run, run, pitch, block)
-    own, issued = calls * rates.fixed, calls
+    own, issued, each = calls * rates.fixed, calls, calls
     if intrinsic.software_loops:
         own = total * rates.per_iteration
-        issued = _instructions(operation, offchip.name, run, total)
+        issued, each = _instructions(operation, offchip.name, run, total), np.ones(1)
+    # Each call waits for its own answer.
+    cycles, beats, handed = (
+        n * each for n in _bus_cycles(bus, store, total / run / each, run, pitch, block)
+    )
     own, written = own + rates.per_transfer * handed, own + rates.per_transfer * cycles
     return Transfer(own, beats, issued, written)
 
