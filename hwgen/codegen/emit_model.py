@@ -64,6 +64,12 @@ CODES: dict[int, str] = {
 """What a model's non-zero return values mean."""
 
 
+def _is_result(plan: HostPlan, image: Image) -> bool:
+    """Whether all of an image is to be written: of what a processor reads in between, no more than
+    that need be."""
+    return image.role == "output" and image.tensor in {t.name for t in plan.outputs}
+
+
 def emit_model(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
     """The standalone model file."""
     writer = _Model(plan, hardware)
@@ -83,7 +89,7 @@ def emit_model(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
     packs = packing(plan, helpers)
     for image in plan.program.images:
         packs += padding(plan, image, helpers)
-        if image.role == "output":
+        if _is_result(plan, image):
             packs += [*missing_entry(plan, image, helpers), ""]
     functions = writer.intrinsics()
     lines = [
@@ -353,9 +359,7 @@ class _Model:
             if pads(i)
         ]
         missing = order.left()
-        # Of what a processor reads in between, no more than that may be written.
-        final = {t.name for t in self.plan.outputs}
-        for image in (i for i in self._outputs() if i.tensor in final):
+        for image in (i for i in self.plan.program.images if _is_result(self.plan, i)):
             name = self.images[image.name]
             missing += [
                 "if (status == 0) {",
