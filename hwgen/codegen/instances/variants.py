@@ -12,7 +12,7 @@ from hwgen.codegen.instances.forms import Ranges
 from hwgen.codegen.instances.refuted import refuted, unproved
 from hwgen.codegen.nodes import Call
 from hwgen.codegen.program import MicroKernelDef
-from hwgen.spec.expression import Binary, Const, Expr, Name, evaluate, names
+from hwgen.spec.expression import Binary, Const, Expr, Name
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,6 @@ def check_variants(call: Call, kernel: MicroKernelDef, ranges: Ranges) -> None:
     chooses = Digits.of(call.variant)
     addresses = tuple(Digits.of(o.address) for o in call.operands)
     digits = sorted({d for a in (chooses, *addresses) for d in a.terms}, key=str)
-    # A remainder of loops that are digits follows from these.
-    loops = {d.name for d in chooses.terms if isinstance(d, Name)}
-    follow = [d for d in digits if not isinstance(d, Name) and loops.issuperset(names(d))]
-    digits = [d for d in digits if d not in follow]
     spans = [_span(d, ranges) for d in digits]
     where = f"site {call.site} ({call.intrinsic})"
     for digit, span in zip(digits, spans, strict=True):
@@ -73,8 +69,6 @@ def check_variants(call: Call, kernel: MicroKernelDef, ranges: Ranges) -> None:
         raise unproved(f"{where}: {call.variant}", f"at most {MOST_BOXES} values of its digits")
     for values in product(*spans):
         at = dict(zip(digits, values, strict=True))
-        iteration = {d.name: n for d, n in at.items() if isinstance(d, Name)}
-        at |= {d: int(evaluate(d, iteration)) for d in follow}
         chosen, begins = chooses.at(at), tuple(a.at(at) for a in addresses)
         found = kernel.bases[chosen] if 0 <= chosen < len(kernel.bases) else None
         if found != begins:

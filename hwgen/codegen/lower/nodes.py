@@ -17,17 +17,13 @@ from hwgen.spec.hardware import HardwareSpec
 
 
 @dataclass(frozen=True, slots=True)
-class _Digit:
-    """One digit of a micro-kernel variant: a quantity, and how far each of its values moves the
-    operands."""
+class _Radix:
+    """One digit of a micro-kernel variant: a quantity that takes `size` values."""
 
     text: str
     expression: Expr
-    offsets: tuple[tuple[int, ...], ...]
-
-    @property
-    def size(self) -> int:
-        return len(self.offsets)
+    size: int
+    offsets: tuple[int, ...]
 
 
 def call_of(site: CallSite, kernels: list[MicroKernelDef]) -> Call:
@@ -92,9 +88,9 @@ def _micro_kernel(site: CallSite, number: int) -> tuple[MicroKernelDef, Expr]:
     variant: Expr = Const(0)
     for digit in digits:
         bases = [
-            tuple(b + o for b, o in zip(base, moved, strict=True))
+            tuple(b + value * o for b, o in zip(base, digit.offsets, strict=True))
             for base in bases
-            for moved in digit.offsets
+            for value in range(digit.size)
         ]
         variant = add(multiply(variant, Const(digit.size)), digit.expression)
     micro = site.operation.intrinsic.micro_kernel
@@ -118,35 +114,25 @@ def _micro_kernel(site: CallSite, number: int) -> tuple[MicroKernelDef, Expr]:
     return definition, variant
 
 
-def _digits(site: CallSite) -> list[_Digit]:
-    """What the base addresses of a site depend on: tile counters, outer loops and slots. A slot
-    that a counter decides which moves an operand as well is no digit of its own."""
-    digits: list[_Digit] = []
+def _digits(site: CallSite) -> list[_Radix]:
+    """What the base addresses of a site depend on: tile counters, outer loops and slots."""
+    digits: list[_Radix] = []
     moving = {n for a in site.addresses for n in a.offset.names}
-    spans = {n: span for n, span in site.spans.items() if n in moving and span[1] - span[0] > 1}
+    for name, (low, high) in site.spans.items():
+        if name not in moving:
+            continue
+        offsets = tuple(a.offset.coefficient(name) for a in site.addresses)
+        if high - low > 1:
+            # Counted from the loop's first iteration: no address is made that no call has.
+            digits.append(_Radix(name, add(Name(name), Const(-low)), high - low, offsets))
     turns: dict[tuple[Affine, int], list[int]] = {}
     for k, a in enumerate(site.addresses):
         if a.turn is not None and a.turn.terms:
             turns.setdefault((a.turn, a.slots), []).append(k)
-    decided = {key for key in turns if len(key[0].names) == 1 and key[0].names[0] in spans}
-    for name, (low, high) in spans.items():
-        mine = [key for key in turns if key in decided and key[0].names == (name,)]
-        offsets = [
-            [a.offset.coefficient(name) * n for a in site.addresses] for n in range(high - low)
-        ]
-        for turn, slots in mine:
-            for n, moved in enumerate(offsets):
-                slot = turn.fix({name: low + n}).constant % slots
-                for k in turns[turn, slots]:
-                    moved[k] += slot * site.addresses[k].slot_stride
-        # Counted from the loop's first iteration: no address is made that no call has.
-        digits.append(_Digit(name, add(Name(name), Const(-low)), tuple(map(tuple, offsets))))
     for (turn, slots), members in turns.items():
-        if (turn, slots) not in decided:
-            step = [a.slot_stride if k in members else 0 for k, a in enumerate(site.addresses)]
-            expression = _slot(turn, slots, site.counters)
-            offsets = [[n * s for s in step] for n in range(slots)]
-            digits.append(_Digit(str(expression), expression, tuple(map(tuple, offsets))))
+        offsets = tuple(a.slot_stride if k in members else 0 for k, a in enumerate(site.addresses))
+        expression = _slot(turn, slots, site.counters)
+        digits.append(_Radix(str(expression), expression, slots, offsets))
     return digits
 
 

@@ -14,15 +14,11 @@ from hwgen.codegen.lower.trials import Trials
 from hwgen.constants import FREE_STEPS
 from hwgen.errors import Tolerating
 from hwgen.polyhedral.match.bind import BoundTree
-from hwgen.spec.hardware import HardwareSpec, Intrinsic
+from hwgen.spec.hardware import Intrinsic
 
 
 def in_best_order(
-    covered: BoundTree,
-    places: Places,
-    whole: Mapping[str, Collection[str]],
-    known: Known,
-    hardware: HardwareSpec,
+    covered: BoundTree, places: Places, whole: Mapping[str, Collection[str]], known: Known
 ) -> Places:
     """The same places, buffers laid out for the calls on them. `whole`: see `peeled`."""
     found = {p.name: p for p in places.values()}
@@ -37,7 +33,7 @@ def in_best_order(
         for strides in _ways(found[name]):
             ways.append(replace(found[name], strides=strides))
             tried = trials.sites(_with(places, found | {name: ways[-1]}), users)
-            calls, sites = _calls(hardware, tried, min(costs, default=inf))
+            calls, sites = _calls(tried, min(costs, default=inf))
             costs.append(calls)
             if trials.whole(sites, users):
                 break  # No other order has fewer.
@@ -49,20 +45,14 @@ def _with(places: Places, found: Mapping[str, Place]) -> Places:
     return {use: found[p.name] for use, p in places.items()}
 
 
-def _calls(
-    hardware: HardwareSpec, sites: Iterator[CallSite], fewest: float
-) -> tuple[float, list[CallSite]]:
-    """Calls in all iterations, each row of a store counted as one, and their sites, where these
-    are fewer than some; else infinitely many."""
+def _calls(sites: Iterator[CallSite], fewest: float) -> tuple[float, list[CallSite]]:
+    """Calls in all iterations, and their sites, where these are fewer than some; else infinitely
+    many."""
     seen: list[CallSite] = []
     calls = 0
     with Tolerating("H614"):  # No call can be so.
         for site in sites:
-            each, intrinsic = site.absorbed.issued, site.operation.intrinsic
-            offchip = hardware.offchip_operand(intrinsic)
-            if offchip is not None and offchip.access == "write":
-                each *= prod(w.extent for w in site.absorbed.hardware[:-1])
-            calls += each * prod(x.high - x.low for x in site.loops)
+            calls += site.absorbed.issued * prod(x.high - x.low for x in site.loops)
             if calls >= fewest or not _begins(site):
                 return inf, []
             seen.append(site)

@@ -140,7 +140,7 @@ def _units(region: Region, hardware: HardwareSpec) -> tuple[Part, Program]:
     dense = places(cover, hardware, lanes)
     check_room(pieces, dense, hardware)
     known = Known.nothing()
-    where = in_best_order(cover, dense, lanes.whole, known, hardware)
+    where = in_best_order(cover, dense, lanes.whole, known)
 
     def together(memory: Memory) -> Mapping[tuple[Slot, Slot], float]:
         items = Builder(cover, where, apart(where), kinds, known=known).items(pieces)

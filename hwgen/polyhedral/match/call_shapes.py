@@ -26,7 +26,7 @@ def call_cycles(o: Operation, match: Match, tiles: Mapping[str, Sizes]) -> NDArr
     buffers make of them; but not those of windows, whose rows overlap or stand apart. Each hardware
     loop takes the longest of those that it can move.
     """
-    left = together(o, match, tiles)
+    left = _together(o, match, tiles)
     shape = np.broadcast_shapes(*(n.shape for n in left.values()), (1,))
     extents: dict[str, Sizes] = {}
     loops = sorted(o.intrinsic.loops, key=lambda x: (_reach(x, o, left), -x.extent.maximum))
@@ -51,9 +51,8 @@ def call_cycles(o: Operation, match: Match, tiles: Mapping[str, Sizes]) -> NDArr
     return calls * _cycles(o.intrinsic, extents, shape)
 
 
-def together(o: Operation, match: Match, tiles: Mapping[str, Sizes]) -> dict[Together, Sizes]:
-    """Iterations of the loops that count as one: dense buffers make one loop of all that move the
-    same operands, but not those of windows."""
+def _together(o: Operation, match: Match, tiles: Mapping[str, Sizes]) -> dict[Together, Sizes]:
+    """Iterations of the loops that count as one."""
     found: dict[Together, Sizes] = {}
     for n in o.loops:
         moved: list[str] = []

@@ -7,17 +7,18 @@ caches take.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hwgen.polyhedral.caches import through_caches
+from hwgen.polyhedral.match.operations import Operation
 from hwgen.polyhedral.search.cost import cycles, least
 from hwgen.polyhedral.search.cost_tree import Array, taken
 from hwgen.polyhedral.search.estimate_caches import with_caches
-from hwgen.polyhedral.search.estimate_shape import Counts, Shape
-from hwgen.polyhedral.search.micro_kernels import MicroKernels
+from hwgen.polyhedral.search.estimate_shape import Counts, Outer, Shape
 from hwgen.polyhedral.search.shape_tree import ShapeTree, machine_of
 from hwgen.polyhedral.search.slots import slots_of
 
@@ -129,7 +130,7 @@ class Costing:
         self.size = size = len(next(iter(shape.grid.values()), np.ones(1)))
         entries = {s.name: shape.entries(s.name) for s in shape.match.selection.storages}
         self.slots, fits = slots_of(shape, entries)
-        kernels = MicroKernels(shape, self.slots)
+        kernels = _MicroKernels(shape, self.slots)
         self.tree = ShapeTree(shape, self.slots, entries)
         self.machine = machine_of(shape.hardware)
         every = (self.tree.variants, kernels.cycles, 1 + TAIL_PENALTY * shape.tails())
@@ -160,3 +161,67 @@ class Costing:
             wanted = wanted.beside(found[now], beats[now])
             count *= MORE
         return Costed(found, self.slots, beats)
+
+
+class _MicroKernels:
+    """Loading a micro-kernel costs once per combination of base addresses. `refused`: where there
+    are too many of these; `cycles`: of all loads."""
+
+    def __init__(self, shape: Shape, slots: dict[str, Counts]) -> None:
+        self.shape = shape
+        self.slots = slots
+        self.refused = np.zeros(1, dtype=np.bool_)
+        self.cycles: Array = np.zeros(1)
+        for o in shape.match.selection.operations:
+            micro = o.intrinsic.micro_kernel
+            if micro is None:
+                continue
+            depth = len(shape.loops) if shape.match.selection.inner(o) else shape.spatial
+            self.refused = self.refused | (self._variants(o, depth) > micro.max_variants)
+            bus = shape.hardware.bus[micro.bus]
+            self.cycles = self.cycles + self._loaded(o, depth) * (bus.read.latency_cycles + 8)
+
+    def _loaded(self, o: Operation, depth: int) -> Array:
+        """Combinations of base addresses of an operation's micro-kernels: those of short tiles are
+        others than those of full ones."""
+        shape, match = self.shape, self.shape.match
+        cut = {
+            n: (match.count[n] % shape.grid[n] != 0) & (shape.trips(frozenset((n,))) > 1)
+            for n in shape.loops[:depth]
+            if n in match.count and n in o.loops
+        }
+        ends = sorted(n for n, short in cut.items() if short.any())
+        total: Array = np.zeros(1)
+        for count in range(len(ends) + 1):
+            for short in combinations(ends, count):
+                there = np.prod([cut[n] for n in short], axis=0, initial=1)
+                total = total + there * self._variants(o, depth, frozenset(short))
+        return total
+
+    def _variants(self, o: Operation, depth: int, short: Outer = frozenset()) -> Array:
+        """Combinations of base addresses: slots of buffers, and parts that loops move; buffers that
+        come in parts move together. `short`: loops that are in their last iteration."""
+        shape = self.shape
+        storages = [s for s in dict.fromkeys(o.storages) if s in shape.placement]
+        parted = {s: shape.around(s).parts for s in storages if s in shape.parts}
+        moved = frozenset(n for parts in parted.values() for n in parts)
+        variants, inner = np.ones(1), depth
+        for storage in storages:
+            parts = shape.trips(parted.get(storage, frozenset()))
+            turns = self._turns(storage, moved | short)
+            variants = variants * (self.slots[storage] / parts if storage in parted else turns)
+            moving = shape.match.moving(storage)
+            inside = range(shape.placement[storage], depth)
+            inner = min([inner, *(p for p in inside if shape.loops[p] in moving)])
+        return variants * shape.trips((frozenset(shape.loops[inner:depth]) | moved) - short)
+
+    def _turns(self, storage: str, fixed: Outer) -> Array:
+        """Slots that a buffer's tiles have in turn while some loops are in one iteration."""
+        slots, around = self.slots[storage], self.shape.loops[: self.shape.placement[storage]]
+        step = slots
+        for n, name in enumerate(around):
+            if name not in fixed:
+                inside = self.shape.trips(frozenset(around[n + 1 :]))
+                several = self.shape.trips(frozenset((name,))) > 1
+                step = np.gcd(step, np.where(several, inside, slots))
+        return slots / step

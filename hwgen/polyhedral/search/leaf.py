@@ -43,8 +43,7 @@ class Leaves:
             filled = filled * shape.fresh(storage)
 
         def whole(extents: Grid) -> Transfer:
-            held = shape.extents(depth)
-            return transfer_cycles(hardware, o, shape.match, extents, storage, held)
+            return transfer_cycles(hardware, o, shape.match, extents, storage)
 
         def made() -> tuple[Transfer, Ends]:
             extents = shape.extents(depth) if part is None else part

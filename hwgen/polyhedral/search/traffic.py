@@ -96,10 +96,8 @@ def transfer_cycles(
     match: Match,
     extents: Mapping[str, NDArray[np.int64]],
     storage: str,
-    held: Mapping[str, NDArray[np.int64]] | None = None,
 ) -> Transfer:
-    """What moving one box of a storage takes; `held`: the extents of the boxes that its buffer is
-    made for, where this one may be shorter."""
+    """What moving one box of a storage takes."""
     intrinsic = operation.intrinsic
     offchip = hardware.offchip_operand(intrinsic)
     assert offchip is not None
@@ -110,20 +108,15 @@ def transfer_cycles(
     second = np.zeros(1, dtype=np.bool_)
     pitch = np.ones(1, dtype=np.int64)
     stored = _stored(hardware, operation, match, extents, storage)
-    full = stored
-    if held is not None and _is_dense(intrinsic, offchip.name):
-        full = _stored(hardware, operation, match, held, storage)
-    dense = np.ones(1, dtype=np.bool_)
-    for (extent, whole, _), (most, _, _) in reversed([*zip(stored, full, strict=True)]):
+    for extent, whole, _ in reversed(stored):
         total = total * extent
-        run = np.where(contiguous & dense, run * extent, run)
+        run = np.where(contiguous, run * extent, run)
         pitch = np.where(contiguous, pitch * whole, pitch)
         # The first loop that does not continue the run is the transfer's second dimension.
-        takes = ~contiguous & ~second & (extent > 1) & dense
-        within = np.where(contiguous & dense, run, np.where(takes, within * extent, within))
+        takes = ~contiguous & ~second & (extent > 1)
+        within = np.where(contiguous, run, np.where(takes, within * extent, within))
         second = second | takes
         contiguous = contiguous & (extent == whole)
-        dense = dense & (extent == most)
     calls = total / within
     rates = Rates.of(intrinsic)
     # A call asks for each of its rows, though one follows the other.
@@ -131,22 +124,13 @@ def transfer_cycles(
     row = _row_blocks(intrinsic, offchip.name, block, rows=rows)
     run = run / np.ceil(run / row)
     store = operation.kind == "store"
-    own, issued, each = calls * rates.fixed, calls, calls
+    cycles, beats, handed = _bus_cycles(bus, store, total / run, run, pitch, block)
+    own, issued = calls * rates.fixed, calls
     if intrinsic.software_loops:
         own = total * rates.per_iteration
-        issued, each = _instructions(operation, offchip.name, run, total), np.ones(1)
-    # Each call waits for its own answer.
-    cycles, beats, handed = (
-        n * each for n in _bus_cycles(bus, store, total / run / each, run, pitch, block)
-    )
+        issued = _instructions(operation, offchip.name, run, total)
     own, written = own + rates.per_transfer * handed, own + rates.per_transfer * cycles
     return Transfer(own, beats, issued, written)
-
-
-def _is_dense(intrinsic: Intrinsic, offchip: str) -> bool:
-    """Whether a call's rows follow one another on the chip."""
-    onchip = [o.name for o in intrinsic.operands if o.name != offchip]
-    return any(loop.stride(name).dense_after for loop in intrinsic.loops for name in onchip)
 
 
 def _stored(
