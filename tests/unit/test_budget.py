@@ -20,7 +20,7 @@ BUDGET = {
     "exploration": 1348,
     "model": 10719,
     "network": 5935,
-    "passes": 6365,
+    "passes": 6377,
     "polyhedral": 24455,
     "report": 3511,
     "spec": 11386,

@@ -59,7 +59,8 @@ def plain(start: Start) -> Start:
     ordered = in_chains(start.given)
     if ordered is not start.given:
         start = Start(ordered, start.hardware)
-    return _everywhere(all_inlined(_everywhere(start, simplify)), places_apart)
+    inlined = all_inlined(_everywhere(start, simplify))
+    return _everywhere(_everywhere(inlined, simplify), places_apart)
 
 
 def all_weighed(start: Start) -> Start:

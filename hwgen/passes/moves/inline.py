@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from hwgen.constants import POLYNOMIAL_TERMS
 from hwgen.passes.moves.operations import fits_one
 from hwgen.passes.moves.simplify import simplify
 from hwgen.passes.start import Start
@@ -43,13 +44,23 @@ def inline(start: Start, statement: str) -> Iterator[Start]:
 
 def all_inlined(start: Start) -> Start:
     """With all intermediates inlined that are one step of a chain: set once, read once, where each
-    element is set from that one."""
+    element is set from that one. The values are left to be simplified."""
     for statement in start.workload.statements:
         tensor = statement.target.tensor
-        if _is_step(start.workload, statement) and tensor in start.state.stage:
-            (reader,) = (s for s in start.workload.statements if tensor in s.reads)
-            start = next(_inlined(start, tensor, reader.name), start)
+        if _is_step(start.workload, statement) and _is_short(start, statement):
+            start = next(start.where_legal(partial(Schedule.compute_inline, stage=tensor)), start)
     return start
+
+
+def _is_short(start: Start, statement: Statement) -> bool:
+    """Whether a value stays short in the place of the tensor that it sets: a proof holds it and a
+    simpler one against each other, and no longer ones."""
+    tensor, stage = statement.target.tensor, start.state.stage
+    (reader,) = (s.target.tensor for s in start.workload.statements if tensor in s.reads)
+    if tensor not in stage or reader not in stage:
+        return False
+    values = stage[tensor].value, stage[reader].value
+    return 2 * sum(1 for v in values for _ in walk(v)) <= POLYNOMIAL_TERMS
 
 
 def _is_step(workload: Workload, statement: Statement) -> bool:
