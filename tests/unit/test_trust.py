@@ -220,7 +220,9 @@ def small() -> Iterator[Workload]:
     yield gemm(1, 16, 16)
     yield half(16, 16, 16)
     yield hwgen.load_workload("gemm_scaled", {"M": 16, "N": 16, "K": 16})
-    yield hwgen.load_workload("gemm", {"M": 16, "N": 16, "K": 64}, {"a": "uint8", "OUT": "int32"})
+    sizes = {"M": 16, "N": 16, "K": 64}
+    yield hwgen.load_workload("gemm", sizes, {"a": "uint8", "OUT": "int32"})
+    yield hwgen.load_workload("gemm", sizes, {"T": "bfloat16", "ACC": "float32"})
 
 
 @pytest.mark.parametrize(
