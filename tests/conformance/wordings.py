@@ -114,7 +114,7 @@ class Layer:
                 _wording(chip, self.tensors, (one, end)),
                 _wording(chip, {**self.tensors, **more}, other, loops),
             )
-            return Pair(f"{name}, {chip}", *wordings, hosted=chip == "x86_vnni")
+            return Pair(f"{name}, {chip}", *wordings)
 
         def shaped(rank: str) -> Types:
             ends = {"a": depth, "acc": columns, "y": columns}
