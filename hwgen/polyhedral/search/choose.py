@@ -89,8 +89,8 @@ def choose(
     takes as long as the fastest what moves fewest bytes. `alone`: not a
     phase, whose coarser tiles may be as fast by themselves, and delay those of others; `slack`: the
     part of its cycles by which a kernel with less traffic may be slower, in place of the usual one;
-    `refused`: is told why candidates cannot be built; `ended`: gives a
-    kernel the end that suits it.
+    `refused`: is told why candidates cannot be built; `ended`: gives a kernel the end
+    that suits it.
 
     Where polyhedral computations take too long, the best until then.
 
