@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from hwgen.polyhedral.match.operations import Operation
 from hwgen.polyhedral.semantics import operand_iterators
 from hwgen.spec.call_cycles import best_rate, unhindered
 from hwgen.spec.expression import DTYPES, evaluate
-from hwgen.spec.hardware import Bus, HardwareSpec, Intrinsic, Operand
+from hwgen.spec.hardware import Bus, HardwareLoop, HardwareSpec, Intrinsic, Operand
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def transfer_cycles(
     own, issued = calls * rates.fixed, calls
     if intrinsic.software_loops:
         own = total * rates.per_iteration
-        issued = _instructions(operation, offchip.name, run, total)
+        issued = _instructions(intrinsic, offchip.name, stored, run, total)
     own, written = own + rates.per_transfer * handed, own + rates.per_transfer * cycles
     return Transfer(own, beats, issued, written)
 
@@ -181,21 +181,38 @@ def _row_blocks(intrinsic: Intrinsic, offchip: str, block: Block, *, rows: bool)
 
 
 def _instructions(
-    operation: Operation, offchip: str, run: NDArray[np.float64], total: NDArray[np.float64]
+    intrinsic: Intrinsic,
+    offchip: str,
+    stored: Sequence[Dimension],
+    run: NDArray[np.float64],
+    total: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Calls that a transfer of `total` entries, `run` of them in a row, is issued as."""
-    intrinsic = operation.intrinsic
+    """Calls that a transfer of `total` entries, `run` of them in a row, is issued as: each of a
+    call's loops runs along one dimension of the image, or along a row."""
     own = intrinsic.loops[intrinsic.software_loops :]
     block = intrinsic.operand(offchip).span
+    # Blocks at a distance on chip that few layouts have are moved one by one.
+    free = [x for x in own if not _apart_on_chip(intrinsic, offchip, x)]
+    dense = [x for x in free if x.stride(offchip).range.maximum == block]
     each = np.ones(1)
-    for loop in own:
-        along = loop.stride(offchip).range
-        onchip = [loop.stride(o.name).range for o in intrinsic.operands if o.name != offchip]
-        if any(s.minimum > 1 for s in onchip):
-            continue  # blocks at a distance that few layouts have
-        dense = along.maximum == block
-        each = each * (np.minimum(run, loop.extent.maximum) if dense else loop.extent.maximum)
+    for loop in dense:
+        each = each * _at_once(run, loop)
+    left = [d.extent for d in stored[: -1 if dense else None]]
+    for loop in (x for x in free if x not in dense):
+        rows = [_at_once(extent, loop) for extent in left]
+        each = each * np.max(np.broadcast_arrays(np.ones(1), *rows), axis=0)
     return np.ceil(total / np.minimum(each, total)) * intrinsic.instructions
+
+
+def _apart_on_chip(intrinsic: Intrinsic, offchip: str, loop: HardwareLoop) -> bool:
+    """Whether iterations of a loop lie more than an entry apart on chip."""
+    onchip = (o for o in intrinsic.operands if o.name != offchip)
+    return any(loop.stride(o.name).range.minimum > 1 for o in onchip)
+
+
+def _at_once(extent: NDArray[Any], loop: HardwareLoop) -> NDArray[np.float64]:
+    """How much of an extent one call takes, of as few calls as can be."""
+    return extent / np.ceil(extent / loop.extent.maximum)
 
 
 def start_beats(hardware: HardwareSpec, operation: Operation) -> float:
