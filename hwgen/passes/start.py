@@ -153,6 +153,7 @@ class _Statements:
                 statements += self._stated(statement, waiting.pop(0))
             else:
                 statements.append(statement)
+        stages |= {s.name: "" for s in statements if s.name not in stages}
         return replace(
             self.given, tensors=self._tensors(statements), statements=tuple(statements)
         ), stages

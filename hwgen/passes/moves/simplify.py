@@ -19,6 +19,8 @@ from hwgen.spec.expression import Access, Call, Const, Expr, Name, parts
 def simplify(start: Start, statement: str) -> Iterator[Start]:
     """With the value of a statement simplified, where that changes more than how it is written."""
     name = start.stages[statement]
+    if not name:
+        return  # It only begins another's elements.
     value = start.state.stage[name].value
     dtypes = {t.name: t.dtype for t in start.state.tensors}
     new = simplified(value, dtypes)

@@ -9,6 +9,7 @@ import pytest
 import hwgen
 from hwgen.model.reference import random_inputs, run_reference
 from hwgen.passes.covering import all_forms
+from hwgen.passes.moves.inline import inline
 from hwgen.passes.moves.start_from import start_from
 from hwgen.passes.phase import compile_phase
 from hwgen.passes.start import Start
@@ -159,3 +160,18 @@ def test_a_residual_is_loaded_into_the_sums_though_a_call_could_add_it() -> None
     assert kernels[1].cycles < kernels[0].cycles
     chosen = hwgen.compile_kernel(made, start.hardware, options=QUICK)
     assert chosen.script.startswith(kernels[1].script)
+
+
+def test_an_intermediate_that_sums_start_from_is_inlined_there() -> None:
+    """What begins sums is a statement without a stage of its own."""
+    compute = [
+        "r[m] = s[m]",
+        "acc[m, n] += x[m, k] * w[k, n]",
+        "y[m, n] = int8((acc[m, n] + r[m]) >> 5)",
+    ]
+    tensors = {n: TENSORS[n] for n in ("x", "w", "acc", "r", "y")} | {"s": "int32[6]"}
+    given = hwgen.workload("start", tensors=tensors, compute=compute)
+    ordered = Start(given, HARDWARE).edited(lambda s: s.start_from("acc", "r"))
+    assert {s.name for s in ordered.workload.statements} <= {*ordered.stages}
+    (form,) = inline(ordered, "S0")
+    assert str(form.workload.statements[0]).endswith("= s[m]")
