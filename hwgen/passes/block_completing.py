@@ -25,7 +25,7 @@ from hwgen.passes.covering import started
 from hwgen.passes.first_matches import FirstMatches
 from hwgen.passes.kernel import REFUSALS, Kernel
 from hwgen.passes.phase import DEFAULTS, SLOTS, SearchOptions, compile_phase
-from hwgen.passes.phased import read_again
+from hwgen.passes.phased import inputs_of, read_again
 from hwgen.passes.start import Start
 from hwgen.passes.trees import compile_tree
 from hwgen.polyhedral import isl
@@ -289,7 +289,7 @@ class Completion:
     ) -> TilingWriter | None:
         """The stages of a phase together; None where the processor may do what units cannot."""
         phase = self.phases[number]
-        takes = tuple((n, held[n]) for n in phase.takes if n in held)
+        takes = tuple((n, held[n]) for n in inputs_of(phase) if n in held)
         places = tuple((n, held[n]) for n in phase.leaves if n in held)
         leaves = phase.leaves if choice.near else tuple(n for n, _ in places)
         fetches = tuple(n for n in phase.takes if n not in held)

@@ -41,7 +41,7 @@ from hwgen.polyhedral.search.objective import Measure
 from hwgen.polyhedral.search.search import SCHEDULE_WORK, Watch
 from hwgen.polyhedral.tree.edit import find_stage, refuse
 from hwgen.polyhedral.tree.faded import faded
-from hwgen.polyhedral.tree.loop_tree import LoopTree
+from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage
 from hwgen.spec.expression import Name, names, substitute
 from hwgen.spec.workload import Tensor, Workload
 
@@ -489,6 +489,36 @@ def _once(schedule: Schedule, sketch: Sketch) -> bool:
     return done <= RECOMPUTED * once
 
 
+def _blocks(s: Schedule, tensor: str, sizes: Mapping[int, int]) -> list[str]:
+    """Loops over blocks of some dimensions of a tensor, put outermost.
+
+    Raises:
+        HwgenError: as `_loop` and the primitives.
+    """
+    every = [s.split(_loop(s, tensor, n), factor=size)[0] for n, size in sizes.items()]
+    if s.get_loops(tensor)[: len(every)] != (*every,):
+        s.reorder(*every, *(n for n in s.get_loops(tensor) if n not in every))
+    return every
+
+
+def _alike(state: LoopTree, tensor: str, dimension: int, other: str) -> int:
+    """The dimension of another tensor whose loop reads an input where one of a tensor does; the
+    same one where none does."""
+
+    def places(stage: Stage, dimension: int) -> set[tuple[str, int]]:
+        moving = {*names(stage.target.indices[dimension])}
+        return {
+            (read.tensor, n)
+            for read in stage.reads
+            for n, index in enumerate(read.indices)
+            if not moving.isdisjoint(names(index))
+        }
+
+    wanted, stage = places(state.stage[tensor], dimension), state.stage[other]
+    every = range(len(stage.target.indices))
+    return next((n for n in every if wanted & places(stage, n)), dimension)
+
+
 def begun(start: Start, sketch: Sketch) -> Schedule:
     """A schedule in which stages share the sketch's loops.
 
@@ -498,15 +528,19 @@ def begun(start: Start, sketch: Sketch) -> Schedule:
     s = start.schedule.copy()
     last = _last(start.workload).name
     moved = views_of(start.workload)
+    sizes = {**dict.fromkeys(sketch.outer, 1), sketch.dimension: sketch.size}
     with s.batch(blame=False):
-        every = [s.split(_loop(s, last, n), factor=1)[0] for n in sketch.outer]
-        block, _ = s.split(_loop(s, last, sketch.dimension), factor=sketch.size)
-        every.append(block)
-        if s.get_loops(last)[: len(every)] != (*every,):
-            s.reorder(*every, *(n for n in s.get_loops(last) if n not in every))
+        every = _blocks(s, last, sizes)
         for stage in reversed([x.tensor for x in s.state.stages]):
-            if stage != last and stage not in moved:
-                s.compute_at(stage, block)
+            if stage == last or stage in moved:
+                continue
+            if s.state.readers(stage):
+                s.compute_at(stage, every[-1])
+                continue
+            # A result beside the last one.
+            mine = {_alike(s.state, last, n, stage): size for n, size in sizes.items()}
+            for block, own in zip(every, _blocks(s, stage, mine), strict=True):
+                s.merge(block, own)
         for stage, iterator in sketch.tiles:
             (loop,) = names(s.state.site[stage].block.binding[iterator])
             outer, _ = s.split(loop, factor=OPERAND_TILE)

@@ -159,9 +159,8 @@ class _Network:
 
     def _may_share(self, groups: _Groups) -> bool:
         last = {n for g in groups[1:] for n in read_by(g)}
-        return bool(written_by(groups[0]) & last) and shareable(
-            Start(self._alone(groups), self.hardware)
-        )
+        touching = (written_by(groups[0]) | read_by(groups[0])) & last
+        return bool(touching) and shareable(Start(self._alone(groups), self.hardware))
 
     def _alone(self, groups: _Groups) -> Workload:
         """Phases as a workload of their own."""
@@ -173,6 +172,12 @@ class _Network:
         """What the first phases leave for the others."""
         left = {n for g in groups[:count] for n in written_by(g)}
         names = left & {n for g in groups[count:] for n in read_by(g)}
+        return [t for t in self.whole.tensors if t.name in names]
+
+    def _both_read(self, some: _Groups, others: _Groups) -> list[Tensor]:
+        """What both load that neither computes."""
+        names = {n for g in some for n in read_by(g)} & {n for g in others for n in read_by(g)}
+        names -= {n for g in (*some, *others) for n in written_by(g)}
         return [t for t in self.whole.tensors if t.name in names]
 
     def _crossing(self, groups: _Groups, count: int) -> int:
@@ -236,15 +241,17 @@ class _Network:
 
     def _promising(self, parts: Sequence[_Part]) -> tuple[_Part, _Part] | None:
         """The two that may save most of their cycles together; None where none may save enough."""
-        best, most = None, JOINING_SAVES
+        best, most = None, 0.0
         for (n, first), (m, second) in combinations(enumerate(parts), 2):
             left = {x for g in first[0] for x in written_by(g)}
             between = {x for groups, _ in parts[n + 1 : m] for g in groups for x in read_by(g)}
-            crosses = left & {x for g in second[0] for x in read_by(g)}
+            reads = {x for g in second[0] for x in read_by(g)}
+            crosses = left & reads or self._both_read(first[0], second[0])
             if not crosses or left & between or (first[0], second[0]) in self.in_vain:
                 continue
-            saved = self._saved(first, second) / (first[1].cycles + second[1].cycles)
-            if saved > most and self._may_fit(first[1], second[1]):
+            saved = self._saved(first, second)
+            enough = saved > JOINING_SAVES * (first[1].cycles + second[1].cycles)
+            if enough and saved > most and self._may_fit(first[1], second[1]):
                 best, most = (first, second), saved
         return best
 
@@ -266,7 +273,9 @@ class _Network:
         has to do where nothing between them crosses the bus."""
         groups, kernels = (*first[0], *second[0]), (first[1], second[1])
         moved = sum(k.offchip_bytes for k in kernels)
-        stays = max(0, moved - 2 * self._crossing(groups, len(first[0]))) / max(1, moved)
+        less = 2 * self._crossing(groups, len(first[0]))
+        less += _bytes(self._both_read(first[0], second[0]))
+        stays = max(0, moved - less) / max(1, moved)
         movers = {
             i.unit for i in self.hardware.intrinsics if self.hardware.offchip_operand(i) is not None
         }

@@ -109,6 +109,9 @@ def _unify(pattern: Expr, value: Expr, known: Unification, facts: _Facts) -> Ite
             else:
                 assert isinstance(value, Binary)
                 yield from _pairwise((left, right), (value.left, value.right), known, facts)
+        case Binary("*", left, right), Unary("-", operand):
+            product = Binary("*", operand, Const(-1))
+            yield from _commutative("*", left, right, product, known, facts)
         case Call("min" | "max" as op, (left, right)), Call(other, _) if op == other:
             yield from _commutative(op, left, right, value, known, facts)
         case Call(function, mine), Call(other, theirs) if function == other:

@@ -20,7 +20,6 @@ from hwgen.errors import HwgenError
 from hwgen.model.columns import off_chip_traffic
 from hwgen.model.compiled import compile_model, have_compiler
 from hwgen.model.numeric import Array
-from hwgen.model.redundancy import check_minimal
 from hwgen.model.reference import random_inputs, run_reference
 from hwgen.passes.kernel import Kernel
 from hwgen.pipeline import SearchOptions, compile_workload
@@ -29,6 +28,7 @@ from hwgen.spec.workload import Workload
 from hwgen.verify.examine import examine
 from tests.fuzz.edits import catch
 from tests.fuzz.mutations_synchronisation import synchronisation_mutations
+from tests.redundancy import check_minimal
 from tests.sampling import QUICK, THOROUGH, WHOLE, products, some, tiered
 from tests.shim_chips.harness import ORDERS, Shim
 

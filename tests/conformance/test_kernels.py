@@ -15,13 +15,13 @@ import pytest
 import hwgen
 from hwgen.model.bound import lower_bound
 from hwgen.model.compiled import compile_model, have_compiler
-from hwgen.model.redundancy import redundant
 from hwgen.model.reference import random_inputs, run_reference
 from hwgen.passes.kernel import Kernel
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.verify.examine import examine
 from tests.conformance.test_emitted_c import modelled_cycles, run_through_shim
 from tests.conformance.test_scripts import again_the_same
+from tests.redundancy import redundant
 from tests.samples import PAIRS, SMALLER
 from tests.sampling import EVERYTHING, QUICK, THOROUGH, products, some, tiered
 

@@ -20,7 +20,6 @@ from hwgen.codegen.nodes import Barrier, Pop, Push, Signal, Wait
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import compile_model, find_compiler, have_compiler
 from hwgen.model.numeric import Array
-from hwgen.model.redundancy import check_minimal
 from hwgen.model.reference import random_inputs, run_reference
 from hwgen.passes.kernel import Kernel
 from hwgen.polyhedral.search.search import Candidate
@@ -38,6 +37,7 @@ from tests.conformance.test_another_chip import add, gemm, linear_relu
 from tests.fuzz.edits import Mutation, catch
 from tests.fuzz.mutations_synchronisation import NOT_THERE, REMOVABLE, synchronisation_mutations
 from tests.planted.through_c import found_by_model
+from tests.redundancy import check_minimal
 from tests.sampling import QUICK, THOROUGH, some, tiered
 
 ROOT = Path(__file__).parents[2]

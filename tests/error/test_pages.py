@@ -14,7 +14,6 @@ import hwgen
 from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError
 from hwgen.model.functional import run as run_program
-from hwgen.model.redundancy import check_minimal
 from hwgen.model.sync_check import check_synchronisation
 from hwgen.passes.kernel import Kernel
 from hwgen.verify.check_instances import check_instances
@@ -25,6 +24,7 @@ from tests.commands import ROOT, run
 from tests.conftest import Golden
 from tests.planted.instances import instance_mutations
 from tests.planted.programs import mutations
+from tests.redundancy import check_minimal
 
 HERE = Path(__file__).parent / "pages"
 ALL = [m for f in families() for m in f.codes]

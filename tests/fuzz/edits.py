@@ -102,11 +102,11 @@ def catch(
 ) -> str:
     """The code of the first check that refuses a program; empty if all let it pass."""
     from hwgen.model.functional import run
-    from hwgen.model.redundancy import check_minimal
     from hwgen.model.reference import run_reference
     from hwgen.verify.check_program import check_program
     from hwgen.verify.compare import unexplained
     from hwgen.verify.data import first_difference
+    from tests.redundancy import check_minimal
 
     shapes = {t.name: t.shape for t in workload.outputs}
     try:

@@ -89,13 +89,13 @@ def _check(draw: Draw) -> Outcome:
 
 def _run(draw: Draw, compilation: Kernel, workload: Workload, hardware: HardwareSpec) -> Outcome:
     from hwgen.model.c_compiler import build_in_turn, have_compiler
-    from hwgen.model.redundancy import check_minimal
     from hwgen.verify.data import draw_inputs
     from hwgen.verify.examine import examine
     from tests.fuzz.edits import catch
     from tests.fuzz.mutations_configuration import configuration_mutations
     from tests.fuzz.mutations_lanes import lane_mutations
     from tests.fuzz.mutations_synchronisation import synchronisation_mutations
+    from tests.redundancy import check_minimal
 
     inputs = draw_inputs(workload, draw.seed, draw.style)
     use_c = draw.use_c and have_compiler()

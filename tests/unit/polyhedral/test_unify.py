@@ -49,6 +49,13 @@ def test_sums_and_products_of_floats_commute_and_do_not_associate() -> None:
     assert len(found("d[i] + s[i]", "int32(x[i]) + (int32(y[i]) + int32(z[i]))")) == 6
 
 
+def test_a_negated_value_is_a_product_with_minus_one() -> None:
+    assert bindings("d[i] * imm", "-x[i]") == [{"d": "x[i]", "imm": "-1"}]
+    assert bindings("-d[i]", "-x[i]") == [{"d": "x[i]"}]
+    assert bindings("d[i] * s[i]", "-x[i]") != []
+    assert bindings("d[i] - s[i]", "-x[i]") == []  # 0 - 0 is no negative zero.
+
+
 def test_shift_does_not_commute() -> None:
     assert bindings("d[i] >> imm", "3 >> x[i]") == []
     assert bindings("d[i] >> imm", "x[i] >> 3") == [{"d": "x[i]", "imm": "3"}]

@@ -15,10 +15,10 @@ from benchmarks.whole import simulate_timing
 from hwgen.codegen.nodes import Call, If, Loop, Node, Pop, Push, calls
 from hwgen.codegen.program import KernelLoop, MicroKernelDef, Program
 from hwgen.errors import HwgenError
-from hwgen.model.redundancy import RedundantTokens, redundant
 from hwgen.model.sync_check import check_synchronisation
 from hwgen.spec.expression import Binary, Const, Expr, Name
 from hwgen.spec.hardware import HardwareSpec
+from tests.redundancy import RedundantTokens, redundant
 from tests.samples import chip, load_bound_gemm, tiled_gemm_requant
 from tests.unit.timing.nests import gemm_nest, image, operand, sizes
 

@@ -15,10 +15,10 @@ from benchmarks.whole import simulate_timing
 from hwgen.codegen.nodes import Barrier, Call, Node, Signal, Wait
 from hwgen.codegen.program import KernelLoop, MicroKernelDef, Program
 from hwgen.errors import HwgenError
-from hwgen.model.redundancy import RedundantBarrier, check_minimal, redundant
 from hwgen.model.sync_check import check_synchronisation
 from hwgen.spec.expression import Const
 from hwgen.spec.hardware import Barriers, Events, HardwareSpec, Scoreboard, Synchronization
+from tests.redundancy import RedundantBarrier, check_minimal, redundant
 from tests.samples import chip
 from tests.sampling import examples
 from tests.unit.timing.nests import image, operand, sizes

@@ -345,8 +345,8 @@ def test_a_blind_checker_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_kernels_of_several_phases_may_wait_too_often(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from hwgen.model import redundancy
     from hwgen.polyhedral.phases import split_phases
+    from tests import redundancy
 
     def surplus(*_: object) -> None:
         raise HwgenError(chip_examine.SURPLUS, "synchronisation that orders nothing")
