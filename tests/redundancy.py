@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError
+from hwgen.model.stream import ISSUER, Stream
+from hwgen.model.sync_check import CHECK_LIMIT, Clock, Clocks, check_synchronisation
+from hwgen.model.waits import Await, Heard, awaited_text, weaker
 from hwgen.spec.hardware import HardwareSpec
-
-from .stream import ISSUER, Stream
-from .sync_check import CHECK_LIMIT, Clock, Clocks, check_synchronisation
-from .waits import Await, Heard, awaited_text, weaker
 
 MOST_STATEMENTS = 12
 """Pushes and pops of a group up to which each pair of them is tried."""
