@@ -216,3 +216,14 @@ def test_a_tensor_that_must_be_constant_is_named() -> None:
     error, found = refused(workload, chip("tpu_v1"))
     assert "constant tensors there, which b is not" in reason(found, "S0", "matrix_multiply")
     assert error.diagnostic.repair == "declare b with `constant: true`"
+
+
+def test_the_operand_that_nothing_computes_is_named() -> None:
+    """Not an immediate of another instruction, which would take a number in its place."""
+    tensors = {n: "float32[8, 8]" for n in ("x", "y", "z")}
+    given = hwgen.workload(
+        "gate", tensors=tensors, compute=["z[i, j] = x[i, j] / (tanh(x[i, j]) + 1.0) * y[i, j]"]
+    )
+    error, _ = refused(given, chip("npu_shared_buffer"))
+    assert error.diagnostic.found.endswith("no intrinsic computes `tanh(x[i, j])`")
+    assert error.diagnostic.repair == "an intrinsic with semantics `... = tanh(x)`"

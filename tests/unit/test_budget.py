@@ -21,7 +21,7 @@ BUDGET = {
     "model": 10510,
     "network": 5935,
     "passes": 6423,
-    "polyhedral": 24475,
+    "polyhedral": 24479,
     "report": 3511,
     "spec": 11386,
     "verify": 4060,

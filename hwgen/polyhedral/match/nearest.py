@@ -35,12 +35,14 @@ _FLOAT_FUNCTIONS = ("exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "round", "
 @dataclass(frozen=True, slots=True)
 class Miss:
     """What keeps an intrinsic from computing a value. `distance`: 1 is nearest. `inside`: the
-    operand that nothing computes, where that alone is missing."""
+    operand that nothing computes, where that alone is missing; `number`: whether the value has
+    something else where an immediate is."""
 
     distance: int
     reason: str
     repair: str = ""
     inside: Expr | None = None
+    number: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +166,11 @@ class Diagnosis:
         self, statement: ScopStatement, value: Expr, ways: Iterable[tuple[Intrinsic, Miss | None]]
     ) -> tuple[int, str, str]:
         found: list[tuple[int, str, str]] = []
-        for intrinsic, miss in ways:
-            if miss is None:
+        every = [(i, miss) for i, miss in ways if miss is not None]
+        # Where one lacks nothing but an operand, none that wants a number for it is nearer.
+        nested = any(miss.inside is not None for _, miss in every)
+        for intrinsic, miss in every:
+            if nested and miss.number:
                 continue
             if miss.inside is not None:
                 distance, reason, repair = self._nearest(statement, miss.inside)
@@ -255,9 +260,8 @@ class Diagnosis:
             repair = self._wanted(statement, value, target, [])
             if isinstance(theirs, Access):
                 repair = f"write a number in place of `{theirs}`, or {repair}"
-            return Miss(
-                6, f"it takes an immediate for {mine}, where `{theirs}` is no constant", repair
-            )
+            told = f"it takes an immediate for {mine}, where `{theirs}` is no constant"
+            return Miss(6, told, repair, number=True)
         away = _OTHER_FORM + size(mine) + size(theirs)
         wanted = f"an intrinsic that computes `{value}`"
         if (mine, theirs) == (pattern, value):
