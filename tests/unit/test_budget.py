@@ -20,10 +20,10 @@ BUDGET = {
     "exploration": 1348,
     "model": 10719,
     "network": 5935,
-    "passes": 6415,
-    "polyhedral": 24549,
+    "passes": 6444,
+    "polyhedral": 24583,
     "report": 3511,
-    "spec": 11386,
+    "spec": 11395,
     "verify": 4060,
 }
 """Lines of Python at most, by folder; "": modules of the package itself."""
