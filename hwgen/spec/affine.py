@@ -82,6 +82,15 @@ class Affine:
             low, high = low + min(0, reach), high + max(0, reach)
         return low, high
 
+    def is_injective(self, extents: Mapping[str, int]) -> bool:
+        """Whether variables in other places are seen to give other values."""
+        reach = 0
+        for name, step in sorted(self.terms, key=lambda t: abs(t[1])):
+            if abs(step) <= reach:
+                return False
+            reach += abs(step) * (extents[name] - 1)
+        return True
+
     def packed(self, extents: Mapping[str, int]) -> Affine:
         """The number of a value among those that the function takes, where it takes each once and
         others lie between them; else the function itself."""

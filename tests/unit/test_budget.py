@@ -16,14 +16,14 @@ BUDGET = {
     "autoschedule": 2447,
     "calibrate": 809,
     "cli": 5091,
-    "codegen": 19320,
+    "codegen": 19309,
     "exploration": 1348,
     "model": 10510,
     "network": 5935,
-    "passes": 6423,
-    "polyhedral": 24479,
+    "passes": 6490,
+    "polyhedral": 24590,
     "report": 3511,
-    "spec": 11386,
+    "spec": 11395,
     "verify": 4060,
 }
 """Lines of Python at most, by folder; "": modules of the package itself."""

@@ -132,20 +132,9 @@ def _tile_first(
     own = {x.variable for x in first}
     bounds = {n for x in loops for n in names(x.upper)}
     free = alone and own <= set(names(target)) and bounds.isdisjoint(x.variable for x in loops)
-    return (first, rest) if free and _is_injective(target.indices[0], every) else (loops, ())
-
-
-def _is_injective(index: Expr, extents: Extents) -> bool:
-    """Whether no two values of the loops in an affine index give the same one."""
-    form = affine(index)
-    if form is None:
-        return False
-    reach = 0
-    for name, step in sorted(form.terms, key=lambda t: abs(t[1])):
-        if abs(step) <= reach:
-            return False
-        reach += abs(step) * (extents[name] - 1)
-    return True
+    form = affine(target.indices[0])
+    once = form is not None and form.is_injective(every)
+    return (first, rest) if free and once else (loops, ())
 
 
 def _around(loops: tuple[Loop, ...], node: Node) -> Node:

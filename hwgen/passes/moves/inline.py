@@ -1,11 +1,13 @@
 """Move: an intermediate stands where it is read.
 
 `t[i] = g(x[i]); y[i] = f(t[i])` becomes `y[i] = f(g(x[i]))`, which one instruction may compute that
-leaves what is between nowhere.
+leaves what is between nowhere. A sum of which another adds up each element once is a part of it:
+`t[i] += x[i, k]; y[0] += t[i]` becomes `y[0] += x[i, k]`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 
@@ -16,6 +18,7 @@ from hwgen.passes.start import Start
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.simplify import simplified
 from hwgen.polyhedral.tree.distributing import shifted
+from hwgen.spec.affine import affine
 from hwgen.spec.expression import DTYPES, Access, Expr, Name, map_accesses, walk
 from hwgen.spec.typecheck import is_float
 from hwgen.spec.workload import Statement, Workload
@@ -43,13 +46,39 @@ def inline(start: Start, statement: str) -> Iterator[Start]:
 
 
 def all_inlined(start: Start) -> Start:
-    """With all intermediates inlined that are one step of a chain: set once, read once, where each
-    element is set from that one. The values are left to be simplified."""
+    """With all intermediates inlined that are one step of a chain. The values are left to be
+    simplified."""
     for statement in start.workload.statements:
-        tensor = statement.target.tensor
-        if _is_step(start.workload, statement) and _is_short(start, statement):
-            start = next(start.where_legal(partial(Schedule.compute_inline, stage=tensor)), start)
+        start = inlined_step(start, statement.name)
     return start
+
+
+def inlined_step(start: Start, statement: str) -> Start:
+    """With the tensor of a statement inlined if it is one step of a chain: set once, read once,
+    where each element is set from that one; or sums of elements, of which another adds up each
+    once."""
+    mine = next(s for s in start.workload.statements if s.name == statement)
+    step = _is_step(start.workload, mine) or _is_part_of_sum(start.workload, mine)
+    if step and _is_short(start, mine):
+        inlined = partial(Schedule.compute_inline, stage=mine.target.tensor)
+        return next(start.where_legal(inlined), start)
+    return start
+
+
+def _is_part_of_sum(workload: Workload, statement: Statement) -> bool:
+    """Whether a statement sums up elements for another, which adds up each of its sums once."""
+    tensor = statement.target.tensor
+    readers = [s for s in workload.statements if tensor in s.reads]
+    if workload.tensor[tensor].role != "intermediate" or len(readers) != 1:
+        return False
+    value, (reader,) = readers[0].value, readers
+    if statement.op != reader.op or statement.op == "=" or len(statement.reads) != 1:
+        return False
+    functions = [affine(i) for i in value.indices] if isinstance(value, Access) else [None]
+    extents = dict(reader.loops)
+    known = [f for f in functions if f is not None and f.is_injective(extents)]
+    moving = Counter(n for f in known for n in f.names if extents[n] > 1)
+    return len(known) == len(functions) and moving == Counter(n for n in extents if extents[n] > 1)
 
 
 def _is_short(start: Start, statement: Statement) -> bool:

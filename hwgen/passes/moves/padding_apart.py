@@ -20,7 +20,7 @@ from hwgen.spec.workload import Statement, Workload
 def padding_apart(start: Start, statement: str) -> Iterator[Start]:
     """With all elements set, then those inside; what these alone read is computed in its place."""
     mine = next(s for s in start.workload.statements if s.name == statement)
-    if not _is_padding(start.workload, mine):
+    if not is_padding(start.workload, mine):
         return
     made = start.edited(partial(Schedule.decompose_padding, stage=start.stages[statement]))
     inside = next(s for s in made.workload.statements if s.name == statement)
@@ -30,7 +30,7 @@ def padding_apart(start: Start, statement: str) -> Iterator[Start]:
     yield made
 
 
-def _is_padding(workload: Workload, statement: Statement) -> bool:
+def is_padding(workload: Workload, statement: Statement) -> bool:
     """Whether a statement pads what others compute, and is the only one to write its tensor."""
     tensor = statement.target.tensor
     shape = workload.tensor[tensor].shape

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
-from hwgen.polyhedral.tree.loop_tree import RUNNING, covers
-from hwgen.polyhedral.tree.terms import isl_text, not_quasi_affine
+from hwgen.polyhedral.tree.loop_tree import RUNNING, LoopTree, Stage, covers
+from hwgen.polyhedral.tree.terms import interval, isl_text, not_quasi_affine
 from hwgen.spec.expression import Access, Call, Expr, Unary, children
+from hwgen.spec.intervals import within
 from hwgen.spec.workload import Statement, Tensor, Workload
 
 
@@ -28,6 +29,27 @@ def guarded_reads(
         case _:
             for child in children(value):
                 yield from guarded_reads(child, guards)
+
+
+def partial_writers(state: LoopTree, tensor: str) -> list[Stage]:
+    """Stages that write a tensor in part; none where it is an input, or one writes all of it."""
+    writers = [state.stage[t] for t in state.versions.get(tensor, ())]
+    shape = state.tensor[tensor].shape
+    whole = (covers(s.target.indices, dict(s.iterators), shape) for s in writers)
+    return [] if any(whole) else writers
+
+
+def reads_inside(state: LoopTree, value: Expr, new: Expr, extents: Mapping[str, int]) -> bool:
+    """Whether a value reads what another one does under the same conditions, and beside that only
+    what is in a tensor and written wherever iterators take it."""
+    before = {*guarded_reads(value)}
+
+    def inside(access: Access) -> bool:
+        ends = zip(access.indices, state.tensor[access.tensor].shape, strict=True)
+        known = all(within(interval(index, extents), (0, extent - 1)) for index, extent in ends)
+        return known and not partial_writers(state, access.tensor)
+
+    return all(r in before or inside(r[0]) for r in guarded_reads(new))
 
 
 def check_defined(workload: Workload) -> None:

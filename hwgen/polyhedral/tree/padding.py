@@ -14,7 +14,7 @@ from hwgen.polyhedral.tree.build import unique
 from hwgen.polyhedral.tree.edit import find_stage, main_site, refuse, stages_of
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Tensor, covers
 from hwgen.polyhedral.tree.placement import fresh_nest
-from hwgen.polyhedral.tree.terms import simplify
+from hwgen.polyhedral.tree.terms import counted_from
 from hwgen.spec.affine import affine
 from hwgen.spec.expression import (
     Access,
@@ -23,11 +23,7 @@ from hwgen.spec.expression import (
     Cast,
     Const,
     Expr,
-    Name,
-    add,
     conjuncts,
-    map_accesses,
-    substitute,
     walk,
 )
 
@@ -115,15 +111,11 @@ def padded(
             return None
     if box is None or not covers(target.indices, dict(iterators), shape):
         return None
-    moved: dict[str, Expr] = {n: add(Name(n), Const(low)) for n, (low, _) in box.items() if low}
+    first = {n: low for n, (low, _) in box.items()}
     inner = tuple((n, box[n][1] - box[n][0] + 1) for n, _ in iterators)
-
-    def short(access: Access) -> Access:
-        return replace(access, indices=tuple(simplify(i, dict(inner)) for i in access.indices))
-
-    values = map_accesses(substitute(chosen, moved), short)
-    indices = tuple(substitute(i, moved) for i in target.indices)
-    return Padded(constant, inner, short(replace(target, indices=indices)), values)
+    own, values = (counted_from(v, first, dict(inner)) for v in (target, chosen))
+    assert isinstance(own, Access)
+    return Padded(constant, inner, own, values)
 
 
 def box_of(guard: Expr, extents: Mapping[str, int]) -> Box | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from hwgen.polyhedral.tree.build import numbered
+from hwgen.polyhedral.tree.build import numbered, unique
 from hwgen.polyhedral.tree.edit import (
     block_of,
     check_tensor,
@@ -32,6 +32,7 @@ from hwgen.polyhedral.tree.loop_tree import (
     sites,
 )
 from hwgen.polyhedral.tree.relations import shared
+from hwgen.polyhedral.tree.seeds import WRAPPING
 from hwgen.polyhedral.tree.terms import (
     Addends,
     addends,
@@ -55,7 +56,7 @@ from hwgen.spec.expression import (
     substitute,
     walk,
 )
-from hwgen.spec.typecheck import dtype_of
+from hwgen.spec.typecheck import dtype_of, is_float
 
 
 def compute_at(state: LoopTree, tensor: str, loop: str, *, units: bool = False) -> LoopTree:
@@ -286,7 +287,8 @@ MAX_INLINED, MAX_NESTED = 10_000, 128
 
 
 def compute_inline(state: LoopTree, tensor: str) -> LoopTree:
-    """What defines a tensor stands in place of every read of it; the tensor is gone.
+    """What defines a tensor stands in place of every read of it; the tensor is gone. A sum that
+    another one alone adds up becomes a part of that, in new loops.
 
     Raises:
         HwgenError: H413, H414.
@@ -296,14 +298,14 @@ def compute_inline(state: LoopTree, tensor: str) -> LoopTree:
     why = ""
     if state.tensor[tensor].role == "output":
         why = f"{tensor} is an output"
-    elif stage.reduces:
+    elif stage.reduces and not _is_summed(state, stage):
         why = f"{tensor} is a reduction ({stage})"
     elif stage.over:
         why = f"{stage} writes a part, and what {stage.over} holds is the rest of {tensor}"
     plain = [i.name for i in stage.target.indices if isinstance(i, Name)]
     if len(set(plain)) != len(stage.target.indices):
         why = f"the indices of {stage.target} are not all single loops"
-    elif any(n not in plain for n, e in stage.iterators if e > 1):
+    elif not stage.reduces and any(n not in plain for n, e in stage.iterators if e > 1):
         why = f"{stage} has loops that its indices do not name"
     elif (most := max(_inlined_nodes(state, stage), default=0)) > MAX_INLINED:
         why = f"a value of {most:,} terms and operations with it, where {MAX_INLINED:,} are allowed"
@@ -326,8 +328,12 @@ def compute_inline(state: LoopTree, tensor: str) -> LoopTree:
                 "readers whose loops are still free",
                 "inline first, tensorize last",
             )
-    units: dict[str, Expr] = {n: Const(0) for n, _ in stage.iterators if n not in plain}
-    value = _typed(state, stage, substitute(stage.value, units))
+    taken = {*state.loop, *state.tensor, *(n for s in state.stages for n, _ in s.iterators)}
+    added = {n: unique(n, taken) for n, _ in stage.reduction}
+    more = tuple((added[n], e) for n, e in stage.reduction)
+    fixed: dict[str, Expr] = {n: Const(0) for n, _ in stage.iterators if n not in plain}
+    value = substitute(stage.value, fixed | {n: Name(added[n]) for n in added})
+    value = value if stage.reduces else _typed(state, stage, value)
 
     def at(access: Access) -> Expr:
         return substitute(value, dict(zip(plain, access.indices, strict=True)))
@@ -335,6 +341,7 @@ def compute_inline(state: LoopTree, tensor: str) -> LoopTree:
     stages = tuple(
         replace(
             s,
+            iterators=(*s.iterators, *more),
             value=replace_reads(s.value, tensor, at),
             seed=s.seed and replace_reads(s.seed, tensor, at),
         )
@@ -350,7 +357,7 @@ def compute_inline(state: LoopTree, tensor: str) -> LoopTree:
         rest = tuple(p for p in loop.prefetches if p.tensor != tensor)
         return (loop if rest == loop.prefetches else replace(loop, prefetches=rest),)
 
-    return replace(
+    made = replace(
         bare,
         root=map_loops(bare.root, unfetched),
         stages=stages,
@@ -358,6 +365,33 @@ def compute_inline(state: LoopTree, tensor: str) -> LoopTree:
         storages=tuple(s for s in state.storages if s.tensor != tensor),
         gone=gone,
     )
+    if not stage.reduces:
+        return made
+    (reader,) = readers
+    nest = fresh_nest(made, made.stage[reader])
+    root = tuple(nest if reader in stages_of(x) else x for x in made.root)
+    return _remade(state, made.with_root(root), reader, f"compute_inline({tensor!r})")
+
+
+def _is_summed(state: LoopTree, stage: Stage) -> bool:
+    """Whether all that a reduction of integers is read for is one of the same kind, which adds up
+    its elements, in loops of its own."""
+    readers = state.readers(stage.tensor)
+    if len(readers) != 1:
+        return False
+    (reader,) = readers
+    dtype = state.tensor[stage.tensor].dtype
+    alike = stage.op == reader.op and dtype == state.tensor[reader.tensor].dtype
+    free = dtype in WRAPPING if stage.op == "+=" else not is_float(dtype)
+    plain = not (stage.ordered or reader.ordered or stage.where or stage.over) and not stage.seed
+    alone = [x for x in state.root if reader.tensor in stages_of(x)]
+    return (
+        alike and free and plain
+        and isinstance(reader.value, Access)
+        and reader.seed is None
+        and len(alone) == 1
+        and len({*stages_of(alone[0])}) == 1
+    )  # fmt: skip
 
 
 def _typed(state: LoopTree, stage: Stage, value: Expr) -> Expr:

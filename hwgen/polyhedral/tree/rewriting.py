@@ -5,7 +5,9 @@ sums and products of integers wrap around. So `x + 40000` is `x + 20000 + 20000`
 `x * 4`, and `(x - 3) * 5` is `x * 5 - 15`. A cast to a type that holds every value changes none:
 `u` of uint8 is `int8(u - 128) + 128`. A clip changes nothing in front of a narrower one:
 `int8(clip(v, 0, 96))` is `int8(min(int8(clip(v, 0, 127)), 96))`, and an integer that a float holds
-may be scaled by one there. What `simplified` makes of a value is that value.
+may be scaled by one there. `select(c, x * w, 0)` is `select(c, x, 0) * w`, as a condition is one or
+zero; but where it guards a read that may leave its tensor, it stays around that. What `simplified`
+makes of a value is that value.
 """
 
 from __future__ import annotations
@@ -17,8 +19,10 @@ from dataclasses import dataclass, replace
 from hwgen.constants import POLYNOMIAL_TERMS
 from hwgen.polyhedral.simplify import simplified
 from hwgen.polyhedral.tree.bind_expr import parts_to_bind
+from hwgen.polyhedral.tree.defined import reads_inside
 from hwgen.polyhedral.tree.edit import find_uncalled, refuse, value_dtype
 from hwgen.polyhedral.tree.loop_tree import LoopTree
+from hwgen.polyhedral.tree.padding import is_by_place
 from hwgen.polyhedral.value_range import value_range
 from hwgen.spec.expression import (
     DTYPES,
@@ -33,6 +37,7 @@ from hwgen.spec.expression import (
     parts,
     replace_part,
     tensors_of,
+    walk,
     with_children,
 )
 from hwgen.spec.intervals import within
@@ -62,7 +67,9 @@ def rewrite_expr(state: LoopTree, tensor: str, part: Expr, new: Expr) -> LoopTre
             "name one of the parts of the value, as the statement has it",
         )
     dtypes = {t.name: t.dtype for t in state.tensors}
-    if not tensors_of(new) <= tensors_of(part) or not equal(part, new, dtypes):
+    same = tensors_of(new) <= tensors_of(part) and equal(part, new, dtypes)
+    plain = simplified(part, dtypes), simplified(new, dtypes)
+    if not same or not reads_inside(state, *plain, dict(stage.iterators)):
         raise refuse(
             f"{new} is not known to be {part}",
             f"{stage}, with {new}",
@@ -138,6 +145,13 @@ def unscaled(value: Expr) -> Expr:
             return value
 
 
+def _is_by_place_alone(value: Expr) -> bool:
+    """Whether a value is chosen by where it is alone, and what is not chosen has a number too: it
+    divides and shifts by numbers."""
+    steps = (n for n in walk(value) if isinstance(n, Binary) and n.op in ("//", "%", "<<", ">>"))
+    return is_by_place(value) and all(isinstance(n.right, Const) for n in steps)
+
+
 class _TooLongError(Exception):
     """A polynomial of too many terms."""
 
@@ -171,6 +185,11 @@ class _Proof:
                 return self.terms(inner, dtype)
             case Cast(to, inner) if self.type_of(inner) == dtype and self._keeps(inner, to):
                 return self.terms(inner, dtype)
+            case Call("select", (condition, yes, no)) if _is_by_place_alone(value):
+                otherwise = self.terms(no, dtype)
+                more = self._sum(self.terms(yes, dtype), otherwise, -1)
+                chosen = self._product(_Terms({(f"<{condition}>",): 1}), more)
+                return self._sum(otherwise, chosen, 1)
             case _ if isinstance(value, Access) or self.type_of(value) != dtype:
                 return _Terms({(self.normal(value),): 1})
             case Unary("-", inner):

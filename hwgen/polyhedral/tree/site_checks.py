@@ -7,8 +7,8 @@ from __future__ import annotations
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.tree.by_indices import stays_inside
-from hwgen.polyhedral.tree.defined import guarded_reads
-from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree, Site, Stage, covers, listed
+from hwgen.polyhedral.tree.defined import guarded_reads, partial_writers
+from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree, Site, Stage, listed
 from hwgen.polyhedral.tree.relations import (
     SEQUENTIAL,
     added_in_lanes,
@@ -72,10 +72,8 @@ def check_written(state: LoopTree, site: Site) -> None:
     side = side_of(state, site, "'")
     found = (r for v in side.stage.values_in(site.block.part) for r in guarded_reads(v))
     for access, guards in found:
-        versions = [state.stage[t] for t in state.versions.get(access.tensor, ())]
-        shape = state.tensor[access.tensor].shape
-        whole = (covers(s.target.indices, dict(s.iterators), shape) for s in versions)
-        if not versions or any(whole):
+        versions = partial_writers(state, access.tensor)
+        if not versions:
             continue
         where = [side.own(substitute(g, site.block.binding)) for g in guards]
         rank = ", ".join(f"e{d}" for d in range(len(access.indices)))

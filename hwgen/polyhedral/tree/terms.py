@@ -6,15 +6,18 @@ Bindings use `+ - *` with constants, and `//` and `%` by positive constants.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from hwgen.spec import intervals
 from hwgen.spec.expression import (
+    Access,
     Binary,
     Const,
     Expr,
     Name,
     Unary,
     add,
+    map_accesses,
     multiply,
     names,
     substitute,
@@ -169,6 +172,16 @@ def simplify(expr: Expr, extents: Mapping[str, int]) -> Expr:
             return Unary(op, simplify(operand, extents))
         case _:
             return expr
+
+
+def counted_from(value: Expr, first: Mapping[str, int], extents: Mapping[str, int]) -> Expr:
+    """A value in which iterators are counted from numbers, its indices as short as they are."""
+
+    def short(access: Access) -> Access:
+        return replace(access, indices=tuple(simplify(i, extents) for i in access.indices))
+
+    moved = {n: add(Name(n), Const(number)) for n, number in first.items() if number}
+    return map_accesses(substitute(value, moved), short)
 
 
 def _rejoined(parts: Addends) -> list[tuple[int, Expr | None]]:

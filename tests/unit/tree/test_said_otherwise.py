@@ -127,6 +127,8 @@ def test_what_is_proved_to_be_equal_is(one: str, other: str, seed: int) -> None:
         (f"{one} + 40000", f"{one} + 32767 + 7233"),
         (f"min({one}, {other}) + 1", f"min({other}, {one}) + 1"),
         (f"int8({one} + {other})", f"int8({other} + {one})"),
+        (f"select(i > 2, ({one}) * ({other}), 0)", f"select(i > 2, {one}, 0) * ({other})"),
+        (f"select(i > 2, {one}, {other})", f"{other} + select(i > 2, ({one}) - ({other}), 0)"),
         (f"int8({one} - 128) + 128", f"{one} + 0"),
         (f"int8(clip({one}, -5, 90))", f"int8(min(int8(clip({one}, -5, 127)), 90))"),
         (f"int8(clip({one}, -5, 90))", f"int8(max(int8(clip({one}, -9, 90)), {other}))"),
@@ -164,6 +166,8 @@ def test_what_is_proved_to_be_equal_is(one: str, other: str, seed: int) -> None:
         ("max(a[i], b[i])", "select(a[i] > b[i], a[i], b[i])"),
         ("a[i] * b[i] - 3 * b[i]", "(a[i] - 3) * b[i]"),
         ("max(a[i], 3)", "int8(clip(round(float32(int32(a[i])) * 1.0), 3, 127))"),
+        ("select(i > 2, a[i] * b[i], 0)", "select(i > 2, a[i], 0) * b[i]"),
+        ("select(i > 2, a[i] * b[i], d[i])", "select(i > 2, a[i] * b[i] - d[i], 0) + d[i]"),
     ],
 )
 def test_what_is_proved(one: str, other: str) -> None:
@@ -194,6 +198,9 @@ def test_what_is_proved(one: str, other: str) -> None:
         ("int8(clip(d[i], -9, 9))", "int8(clip(round(float32(d[i]) * 1.0), -9, 9))"),
         ("int8(clip(a[i], -9, 9))", "int8(clip(round(float32(a[i]) * 0.5), -9, 9))"),
         ("int8(clip(a[i], -9, 9))", "int8(clip(floor(float32(a[i]) * 1.0), -9, 9))"),
+        ("select(i > 2, a[i] * b[i], 0)", "select(i > 3, a[i], 0) * b[i]"),
+        ("select(i > 2, f[i] * f[i], 0)", "select(i > 2, f[i], 0) * f[i]"),
+        ("select(i > 2, a[i] * (b[i] // d[i]), 0)", "select(i > 2, a[i], 0) * (b[i] // d[i])"),
     ],
 )
 def test_what_is_not_proved(one: str, other: str) -> None:
@@ -211,6 +218,24 @@ def test_a_proof_that_forgets_a_sign_is_found(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(proof, "_sum", staticmethod(unsigned))
     assert equal(one, other, DTYPES)
+
+
+def test_a_read_that_a_condition_keeps_inside_stays_there() -> None:
+    value = "select(i >= 1, a[i - 1] * b[i], 0)"
+    workload = hwgen.workload(
+        "kept",
+        tensors=dict.fromkeys("ab", "int8[6]") | {"c": "int32[6]"},
+        compute=[f"c[i] = {value}"],
+    )
+    start = Start(workload, CHIP)
+
+    def said(new: str) -> Start:
+        return start.edited(lambda s: s.rewrite_expr("c", value, new))
+
+    assert _same(workload, said("select(i >= 1, a[i - 1], 0) * b[i]").workload, 1)
+    with pytest.raises(HwgenError) as refused:
+        said("select(i >= 1, b[i], 0) * a[i - 1]")
+    assert refused.value.code == "H413"
 
 
 @pytest.mark.parametrize("number", [5, -3, 128])
@@ -235,3 +260,65 @@ def test_sums_in_two_are_what_they_were(product: str, number: int) -> None:
     assert len(made.workload.statements) == 3
     for seed in range(3):
         assert _same(workload, made.workload, seed)
+
+
+@pytest.mark.parametrize("op", ["+=", "max=", "min="])
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "int64"])
+@pytest.mark.parametrize("read", ["t[2*i + p, j]", "t[i + p, 0]", "t[7 - i - p, j]"])
+def test_a_sum_of_sums_is_one_sum(op: str, dtype: str, read: str) -> None:
+    """Also where it reads some of them several times, or not at all."""
+    loops = {"i": 4, "p": 2} | ({"j": 3} if "j" in read else {})
+    workload = hwgen.workload(
+        "sums",
+        tensors={"x": f"{dtype}[8, 3, 5]", "t": f"{dtype}[8, 3]", "c": f"{dtype}[4]"},
+        compute=[
+            f"t[h, j] {op} x[h, j, i]",
+            {"do": f"c[i] {op} {read}", "loops": loops},
+        ],
+    )
+    made = Start(workload, CHIP).edited(lambda s: s.compute_inline("t"))
+    assert len(made.workload.statements) == 1
+    made.schedule.settle()
+    for seed in range(3):
+        assert _same(workload, made.workload, seed)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "dtype"),
+    [
+        ("t[h] += x[h, i]", "c[0] += t[h]", "float32"),
+        ("t[h] += x[h, i]", "c[0] max= t[h]", "int32"),
+        ("t[h] += x[h, i]", "c[0] += t[h] * 2", "int32"),
+    ],
+)
+def test_other_sums_stay_apart(first: str, second: str, dtype: str) -> None:
+    tensors = {"x": f"{dtype}[8, 5]", "t": f"{dtype}[8]", "c": f"{dtype}[1]"}
+    start = Start(hwgen.workload("apart", tensors=tensors, compute=[first, second]), CHIP)
+    with pytest.raises(HwgenError) as refused:
+        start.edited(lambda s: s.compute_inline("t"))
+    assert refused.value.code == "H413"
+
+
+@given(st.integers(0, 4), st.integers(1, 9), st.integers(-4, 4), st.integers(0, 99))
+@settings(max_examples=examples(40), deadline=None)
+def test_what_padding_computes_has_a_name_inside(low: int, more: int, by: int, seed: int) -> None:
+    """Of the elements that are chosen, wherever they lie in what they are computed from."""
+    extent, high = 12, min(low + more, 12)
+    assume(low + by >= 0)
+    part = f"x[i + {by}] * 3" if by >= 0 else f"x[i - {-by}] * 3"
+    workload = hwgen.workload(
+        "padding",
+        tensors={"x": f"int8[{high + by}]", "c": f"int32[{extent}]"},
+        compute=[f"c[i] = select(i >= {low} and i < {high}, {part}, 7)"],
+    )
+    made = Start(workload, CHIP).edited(lambda s: s.bind_expr("c", part))
+    assert dict(made.workload.statements[0].loops) == {"i": high - low}
+    assert _same(workload, made.workload, seed)
+
+
+def test_what_reads_outside_where_it_is_not_chosen_has_no_name() -> None:
+    value = "select(i + j >= 1, a[i + j - 1] * 3, 0)"
+    tensors = {"a": "int8[11]", "c": "int32[6, 6]"}
+    start = Start(hwgen.workload("sums", tensors=tensors, compute=[f"c[i, j] = {value}"]), CHIP)
+    with pytest.raises(HwgenError, match="only where it is chosen"):
+        start.edited(lambda s: s.bind_expr("c", "a[i + j - 1] * 3"))
