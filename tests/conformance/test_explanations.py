@@ -220,7 +220,7 @@ def test_a_tensor_that_must_be_constant_is_named() -> None:
 
 def test_the_operand_that_nothing_computes_is_named() -> None:
     """Not an immediate of another instruction, which would take a number in its place."""
-    tensors = {n: "float32[8, 8]" for n in ("x", "y", "z")}
+    tensors = dict.fromkeys(("x", "y", "z"), "float32[8, 8]")
     given = hwgen.workload(
         "gate", tensors=tensors, compute=["z[i, j] = x[i, j] / (tanh(x[i, j]) + 1.0) * y[i, j]"]
     )
