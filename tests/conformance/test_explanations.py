@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 
 import hwgen
 from hwgen.errors import HwgenError
@@ -24,6 +25,7 @@ from hwgen.polyhedral.scop import Scop, build_scop
 from hwgen.spec.expression import Access, Assign, Name
 from hwgen.spec.grammar import parse_expression
 from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.load import parse_hardware
 from hwgen.spec.typecheck import check_assign
 from hwgen.spec.workload import Workload
 
@@ -227,3 +229,31 @@ def test_the_operand_that_nothing_computes_is_named() -> None:
     error, _ = refused(given, chip("npu_shared_buffer"))
     assert error.diagnostic.found.endswith("no intrinsic computes `tanh(x[i, j])`")
     assert error.diagnostic.repair == "an intrinsic with semantics `... = tanh(x)`"
+
+
+def test_results_that_one_instruction_updates_together_are_named() -> None:
+    walk = """
+  arg_max:
+    unit: vector
+    semantics: ["at[] = select(x[] > top[], place[], at[])", "top[] = max(top[], x[])"]
+    operands: {at: {memory: local}, top: {memory: local}, x: {memory: local}, place: {memory: local}}
+    loops: {c: {extent: 1..64, strides: {x: 0..64, place: 0..64}}}
+    cycles: 4 + iterations
+    emit: "npu_argmax({{ at.address }}, {{ top.address }}, {{ x.address }}, {{ place.address }});"
+"""
+    text = (ROOT / "hw_specs" / "npu_shared_buffer.yaml").read_text(encoding="utf-8")
+    given = hwgen.workload(
+        "walk",
+        tensors={"x": "float32[4, 8]", "n": "float32[8]", "at": "float32[4]"},
+        compute=[
+            "at[m] = 0",
+            {"do": "at[m] = select(x[m, k] > 0, n[k], at[m])", "loops": {"m": 4, "k": 8}},
+        ],
+    )
+    (before, _), (error, _) = (
+        refused(given, parse_hardware(yaml.safe_load(t)))
+        for t in (text, text.replace("\ncode:\n", f"{walk}\ncode:\n"))
+    )
+    assert before.diagnostic.found.endswith("no intrinsic accumulates with `=`")
+    assert "arg_max updates at and top in one walk" in error.diagnostic.found
+    assert error.diagnostic.repair == "an intrinsic with semantics `... = select(x, y, z)`"

@@ -21,7 +21,7 @@ BUDGET = {
     "model": 10510,
     "network": 5935,
     "passes": 6490,
-    "polyhedral": 24590,
+    "polyhedral": 24602,
     "report": 3511,
     "spec": 11395,
     "verify": 4060,

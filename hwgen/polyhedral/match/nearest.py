@@ -126,8 +126,8 @@ class Diagnosis:
         found = [i for i in self.hardware.intrinsics for op, _ in updates(i) if op == statement.op]
         if not found:
             return (
-                f"no intrinsic accumulates with `{statement.op}`",
-                f"an intrinsic with semantics `... {statement.op} ...`",
+                f"no intrinsic accumulates with `{statement.op}`{self._together(statement)}",
+                f"an intrinsic with semantics `... {statement.op} {outline(statement.value)}`",
             )
         real = is_float(self.scop.dtype[statement.target.tensor])
         ways = [
@@ -146,6 +146,18 @@ class Diagnosis:
                 f"an intrinsic that reads {memory} and stores {left}, or what is computed from it",
             )
         return self._best(statement, statement.value, ways)[1:]
+
+    def _together(self, statement: ScopStatement) -> str:
+        """The intrinsics that accumulate so for several results at once."""
+        for intrinsic in self.hardware.intrinsics:
+            results = list(dict.fromkeys(a.target.tensor for a in intrinsic.semantics))
+            if len(results) > 1 and any(a.op == statement.op for a in intrinsic.semantics):
+                both = f"{', '.join(results[:-1])} and {results[-1]}"
+                return (
+                    f"; {intrinsic.name} updates {both} in one walk, and statements walk one after "
+                    "the other"
+                )
+        return ""
 
     # -- a part of its value ----------------------------------------------------------------
 
