@@ -222,7 +222,7 @@ def test_a_tensor_that_must_be_constant_is_named() -> None:
 
 def test_the_operand_that_nothing_computes_is_named() -> None:
     """Not an immediate of another instruction, which would take a number in its place."""
-    tensors = dict.fromkeys(("x", "y", "z"), "float32[8, 8]")
+    tensors = {"x": "float32[8, 8]", "y": "float32[8, 8]", "z": "float32[8, 8]"}
     given = hwgen.workload(
         "gate", tensors=tensors, compute=["z[i, j] = x[i, j] / (tanh(x[i, j]) + 1.0) * y[i, j]"]
     )
@@ -236,7 +236,7 @@ def test_results_that_one_instruction_updates_together_are_named() -> None:
   arg_max:
     unit: vector
     semantics: ["at[] = select(x[] > top[], place[], at[])", "top[] = max(top[], x[])"]
-    operands: {at: {memory: local}, top: {memory: local}, x: {memory: local}, place: {memory: local}}
+    operands: {at: &local {memory: local}, top: *local, x: *local, place: *local}
     loops: {c: {extent: 1..64, strides: {x: 0..64, place: 0..64}}}
     cycles: 4 + iterations
     emit: "npu_argmax({{ at.address }}, {{ top.address }}, {{ x.address }}, {{ place.address }});"
