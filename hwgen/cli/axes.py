@@ -16,6 +16,7 @@ MAX_VALUES = 4096
 """Values of one name."""
 ALLOWED = "NAME=8,16,32 or NAME=LOW..HIGH, with a step LOW..HIGH+STEP or a factor LOW..HIGHxFACTOR"
 _RANGE = re.compile(r"\s*([-+]?\d{1,19})\s*\.\.\s*([-+]?\d{1,19})\s*(?:([x+])\s*(\d{1,19}))?\s*")
+_INTEGER = re.compile(r"\s*[-+]?\d+\s*", re.ASCII)
 
 
 def values_of(text: str) -> list[str]:
@@ -26,8 +27,14 @@ def values_of(text: str) -> list[str]:
     """
     name, equals, values = text.partition("=")
     found: list[str] = []
+    several = re.search(r",|\.\.", values) is not None
     for part in values.split(","):
         span = _RANGE.fullmatch(part)
+        if several and span is None and not _INTEGER.fullmatch(part):
+            raise HwgenError(
+                "H004", "--set has neither integers nor a range", found=f"{name}{equals}{part}",
+                allowed=ALLOWED, repair=_meant(name, part),
+            )  # fmt: skip
         numbers = [part] if span is None else map(str, _numbers(text, span))
         found += [f"{name}{equals}{v}" for v in numbers]
         limit(len(found), MAX_VALUES, text)
@@ -38,6 +45,17 @@ def values_of(text: str) -> list[str]:
             "H004", "--set has a value twice", found=text, repair="keep one of the two"
         )
     return found
+
+
+def _meant(name: str, part: str) -> str:
+    """The range with the numbers of what is none, or an example."""
+    numbers = re.findall(r"\d+", part)
+    if len(numbers) == 2:
+        return f"did you mean {name}={'..'.join(numbers)}?"
+    if len(numbers) == 3:
+        low, high, factor = numbers
+        return f"did you mean {name}={low}..{high}x{factor}?"
+    return f"for example --set {name}=8..32x2"
 
 
 def _numbers(text: str, span: re.Match[str]) -> list[int]:

@@ -68,12 +68,12 @@ def _measures(text: str) -> tuple[str, ...]:
     epilog=epilog(
         "explore --spec CHIP --workload gemm --set BLOCK_IN=8,16,32 --set BATCH=1..4x2",
         "explore --spec CHIP --workload gemm --set M=1,64 --set BLOCK_OUT=8..32x2 --csv chips.csv",
-        "explore --spec CHIP --model model.tflite --set BATCH=1..16 --db results.db --jobs 8",
-        "explore --spec CHIP --model a.tflite --model b.onnx --set BATCH=1..16 "
-        "--set BLOCK_IN=4..64 --budget 100",
+        "explore --spec CHIP --model model.tflite --set BATCH=1..16x2 --db results.db --jobs 8",
+        "explore --spec CHIP --model a.tflite --model b.onnx --set BATCH=1..16x2 "
+        "--set BLOCK_IN=4..64x2 --set BLOCK_OUT=4..64x2 --budget 30",
         "explore --spec my_chip --workload gemm --set KIB=16..256x2 --objective cycles,energy,area",
-        "explore --spec CHIP --workload gemm --set BATCH=1..16 --html chips.html --reports front",
-        "explore --spec CHIP --model model.tflite --set BATCH=1..16 "
+        "explore --spec CHIP --workload gemm --set BATCH=1..16x2 --html chips.html --reports front",
+        "explore --spec CHIP --model model.tflite --set BATCH=1..16x2 "
         "--cluster tcp://127.0.0.1:8786 --html chips.html",
     ),
 )

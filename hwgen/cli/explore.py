@@ -21,7 +21,7 @@ from hwgen.exploration.run import Plan, Space, explored, kernels_of, network_pro
 from hwgen.exploration.store import Store
 from hwgen.exploration.tables import parquet_package, results_table
 from hwgen.exploration.work import DEFECTS
-from hwgen.report.output import Writer, check_folder, write_files
+from hwgen.report.output import Writer, check_file, write_files
 from hwgen.spec.find import find_spec, find_workload
 from hwgen.spec.load import load_hardware
 from hwgen.verify.executors import Executor, Workers, lost_text
@@ -67,7 +67,7 @@ def explore(asked: Asked, files: Files, *, as_json: bool) -> None:
     space, plan = _space(asked), asked.plan
     for path in (files.csv, files.parquet, files.html):
         if path is not None:
-            check_folder(path.parent)
+            check_file(path)
     if files.parquet is not None:
         parquet_package()
     if plan.chips(space) < combinations(space.axes):
@@ -134,8 +134,9 @@ def _write(path: Path, content: str | Writer) -> list[str]:
 
 def _account_text(account: Account) -> str:
     lost = lost_text(account.lost, account.late)
+    kernels = "kernel" if account.computed == 1 else "kernels"
     return (
-        f"{account.computed:,} kernels compiled, {account.found:,} found in the file of results, "
+        f"{account.computed:,} {kernels} compiled, {account.found:,} found in the file of results, "
         f"{account.equal:,} equal to another one{'; ' if lost else ''}{lost}"
     )
 

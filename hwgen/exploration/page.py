@@ -126,10 +126,11 @@ def _dots(
 
 
 def _columns(results: Results) -> list[tuple[str, Mapping[Total, float]]]:
-    """What the chips differ in: parameters, then objectives."""
+    """Parameters in which the chips differ, then objectives."""
     names = dict.fromkeys(n for t in results.totals for n, _ in t.settings)
     of_chip = [(n, {t: float(dict(t.settings)[n]) for t in results.ran}) for n in names]
-    return [*of_chip, *((UNITS[m], {t: t.value(m) for t in results.ran}) for m in results.measures)]
+    varied = [column for column in of_chip if len(set(column[1].values())) > 1]
+    return [*varied, *((UNITS[m], {t: t.value(m) for t in results.ran}) for m in results.measures)]
 
 
 def _heights(results: Results, total: Total) -> list[Json]:

@@ -65,7 +65,8 @@ class Account:
 
 @dataclass(slots=True)
 class Explorer:
-    """Compiles points, each computation once. `told`: called with kernels done and in all."""
+    """Compiles points, each computation once. `told`: called with the kernels done
+    of those that are asked for now."""
 
     workers: Executor
     store: Store

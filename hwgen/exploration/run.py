@@ -39,7 +39,7 @@ from hwgen.verify.executors import Executor, Workers
 @dataclass(frozen=True, slots=True)
 class Space:
     """All chips that may be asked for, and what each has to compute. `fixed`: parameters with one
-    value."""
+    value, which every chip shows too."""
 
     spec: Path
     axes: tuple[Axis, ...]
@@ -54,10 +54,11 @@ class Space:
     def chip(self, values: Sequence[int]) -> Chip:
         """The chip with a value of each axis."""
         chosen = tuple((a.name, v) for a, v in zip(self.axes, values, strict=True))
+        settings = (*chosen, *self.fixed)
         try:
-            return Chip(chosen, load_hardware(self.spec, dict((*self.fixed, *chosen))))
+            return Chip(settings, load_hardware(self.spec, dict(settings)))
         except HwgenError as error:
-            return Chip(chosen, error=error.diagnostic)
+            return Chip(settings, error=error.diagnostic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +89,26 @@ def explored(
     store: Store,
     told: Callable[[int, int], None] = lambda _, __: None,
 ) -> tuple[Results, Account]:
-    """Compile for every chip, or for those that a sampler chooses. `told`: as of `Explorer`.
+    """Compile for every chip, or for those that a sampler chooses. `told`: called with the kernels
+    done and those of the whole run, found and equal ones included.
 
     Raises:
         HwgenError: as `guided` and `Explorer.points`.
     """
-    budget = plan.chips(space)
-    explorer = Explorer(workers, store, plan.options, plan.cached, told)
+    budget = left = plan.chips(space)
+
+    def tell(done: int, of: int) -> None:
+        account = explorer.account
+        before = account.computed + account.found + account.equal
+        told(before + done, before + of + left * space.kernels)
+
+    explorer = Explorer(workers, store, plan.options, plan.cached, tell)
     results = Results(space.spec.stem, plan.measures, ())
     totals: list[Total] = []
 
     def measured(wanted: Sequence[tuple[int, ...]]) -> list[tuple[float, ...] | None]:
+        nonlocal left
+        left -= len(wanted)
         made = [space.chip(values) for values in wanted]
         points = explorer.points([(c, p) for c in made for p in space.problems])
         new = [Total(c.settings, tuple(next(points) for _ in space.problems)) for c in made]
@@ -114,7 +124,8 @@ def explored(
 
 def kernels_of(space: Space, plan: Plan, total: Total) -> Iterator[tuple[str, Work]]:
     """The kernels of a chip, each with its name."""
-    chip = space.chip([v for _, v in total.settings])
+    given = dict(total.settings)
+    chip = space.chip([given[axis.name] for axis in space.axes])
     if chip.hardware is None:
         return
     for problem in space.problems:

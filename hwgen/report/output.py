@@ -31,7 +31,7 @@ def write_files(folder: Path, files: Mapping[str, str | Writer]) -> list[Path]:
         for name, content in files.items():
             target = folder / name
             if target.is_dir():
-                raise IsADirectoryError(21, "a directory has the file's name", str(target))
+                raise _is_directory(target)
             for place in (folder, scratch):
                 (place / name).parent.mkdir(parents=True, exist_ok=True)
             if isinstance(content, str):
@@ -63,6 +63,21 @@ def check_folder(folder: Path) -> None:
         Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=place)).rmdir()
     except OSError as error:
         raise _unwritable(folder, error) from error
+
+
+def check_file(path: Path) -> None:
+    """Refuse a file that cannot be written, as `check_folder` does a folder.
+
+    Raises:
+        HwgenError: H009 as `check_folder`; a directory has the file's name.
+    """
+    check_folder(path.parent)
+    if path.is_dir():
+        raise _unwritable(path.parent, _is_directory(path))
+
+
+def _is_directory(path: Path) -> OSError:
+    return IsADirectoryError(21, "a directory has the file's name", str(path))
 
 
 def _unwritable(folder: Path, error: OSError) -> HwgenError:

@@ -79,6 +79,7 @@ class Cluster(Executor):
         self._late = Counter[str]()
         self._futures: dict[Any, int] = {}
         try:
+            self._dask.comm.get_address_host_port(address)  # A client of none hangs when it ends.
             self._client = self._dask.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError) as error:
             raise HwgenError(

@@ -21,6 +21,8 @@ from hwgen.cli.axes import MAX_VALUES, values_of
 from hwgen.errors import HwgenError
 from hwgen.exploration.guided import Axis, guided
 from hwgen.exploration.points import Chip, Explorer, Layer, Problem
+from hwgen.exploration.run import Plan, Space
+from hwgen.exploration.run import explored as explored_space
 from hwgen.exploration.store import Store
 from hwgen.exploration.work import Outcome, Refused, Work
 from hwgen.passes.phase import SearchOptions
@@ -77,7 +79,11 @@ def test_values_are_lists_and_ranges(text: str, values: list[int]) -> None:
         ("A=1..4,2", "keep one of the two"),
         (f"A=0..{MAX_VALUES}", "take fewer values"),
         ("A=1..99999999999999999x2,1..99999999999999", "take fewer values"),
-        ("A=1..x", "for example --set M=64"),
+        ("A=1..x", "for example --set A=8..32x2"),
+        ("A=8,", "for example --set A=8..32x2"),
+        ("A=8...32", "did you mean A=8..32?"),
+        ("A=8..32*2", "did you mean A=8..32x2?"),
+        ("A=x", "for example --set M=64"),
     ],
 )
 def test_what_is_no_range_is_refused(text: str, repair: str) -> None:
@@ -272,6 +278,17 @@ def test_every_chip_has_a_link_to_its_reports(tmp_path: Path, capsys: Text) -> N
     assert "chips_kernels" not in page.read_text(encoding="utf-8")
 
 
+def test_a_parameter_with_one_value_is_shown(tmp_path: Path, capsys: Text) -> None:
+    page = tmp_path / "chips.html"
+    command = [*KERNEL, "--set", "BATCH=1,2", "--set", "BLOCK_IN=8"]
+    found = explored([*command, "--html", str(page), "--reports", "all"], capsys)
+    assert [c["set"] for c in found["chips"]] == [{"BATCH": b, "BLOCK_IN": 8} for b in (1, 2)]
+    assert {e["parameter"] for e in found["sensitivity"]} == {"BATCH"}
+    assert len([*(tmp_path / "chips_kernels").iterdir()]) == 2
+    assert main([*KERNEL, "--set", "READ_LATENCY=-5"]) == 1
+    assert "the first of them, READ_LATENCY=-5\n" in capsys.readouterr().out
+
+
 def test_reports_are_those_of_the_front(tmp_path: Path, capsys: Text) -> None:
     page = tmp_path / "chips.html"
     command = [*KERNEL, *CHIPS, "--html", str(page), "--reports", "front"]
@@ -377,6 +394,17 @@ def test_wrong_inputs_have_a_code(arguments: list[str], said: str, capsys: Text)
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--csv", "--html"])
+def test_a_directory_is_refused_before_anything_is_compiled(
+    option: str, tmp_path: Path, capsys: Text, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("hwgen.cli.explore.explored")
+    assert main([*KERNEL, option, str(tmp_path)]) == 1
+    told = capsys.readouterr().err
+    assert "[H009]" in told
+    assert "a directory has the file's name" in told
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -475,6 +503,26 @@ def test_a_budget_takes_that_many_chips_and_always_the_same(capsys: Text) -> Non
     assert len(every["chips"]) == 16
     known = {str(c["set"]): c["cycles"] for c in every["chips"]}
     assert all(known[str(c["set"])] == c["cycles"] for c in found["chips"])
+
+
+def test_progress_is_that_of_the_whole_run(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    gemm = Problem("gemm", (), (Layer("gemm", load_workload("gemm", {"N": 32, "K": 32})),))
+    axes = (Axis("READ_LATENCY", tuple(range(20, 40))),)
+    space = Space(ROOT / "hw_specs" / "vta.yaml", axes, (), (gemm,))
+
+    def told(budget: int) -> list[tuple[int, int]]:
+        said: list[tuple[int, int]] = []
+
+        def tell(done: int, of: int) -> None:
+            said.append((done, of))
+
+        with Processes(1) as workers, Store(tmp_path / "results.db") as store:
+            explored_space(space, Plan(("cycles",), budget), workers, store, tell)
+        return said
+
+    assert told(10) == [(n, 10) for n in range(1, 11)]
+    assert told(12) == [(11, 12), (12, 12)]  # Those in the file are done.
 
 
 def test_a_sampler_that_repeats_itself_finds_others() -> None:

@@ -150,6 +150,17 @@ def test_a_cluster_that_goes_away_is_told() -> None:
     assert caught.value.code == "H048"
 
 
+@WITH_CLUSTER
+@pytest.mark.parametrize("address", ["nonsense", "http://127.0.0.1:9", "tcp://127.0.0.1", ""])
+def test_an_address_of_no_scheduler_makes_no_client(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("distributed.Client")
+    with pytest.raises(HwgenError) as caught:
+        Cluster(address)
+    assert caught.value.code == "H048"
+
+
 def test_processes_are_taken_without_an_address() -> None:
     with Workers(4).executor(most=1) as workers:
         assert isinstance(workers, Processes)

@@ -29,7 +29,7 @@ def test_the_chip_of_the_page_has_the_figures_of_its_table(
     assert main([*command, *chosen]) == 0
     row = capsys.readouterr().out.splitlines()[4].split()
     shown = [line.split() for line in PAGE.read_text(encoding="utf-8").splitlines()]
-    assert ["64", "16", *row] in shown
+    assert row in shown
 
 
 @THOROUGH

@@ -12,6 +12,7 @@ import pytest
 import hwgen
 from hwgen.cli import main
 from hwgen.exploration.results import results_record
+from tests.unit.report.test_html import Elements
 
 SIZES = {"M": 2, "N": 32, "K": 32}
 
@@ -64,6 +65,17 @@ def test_another_argument_is_refused(arguments: Mapping[str, Any], field: str, s
     assert caught.value.code == "H050"
     assert caught.value.diagnostic.field == field
     assert said in str(caught.value)
+
+
+def test_a_parameter_with_one_value_is_in_the_table() -> None:
+    gemm = hwgen.load_workload("gemm", SIZES)
+    parameters = {"BATCH": [1, 2], "BLOCK_IN": 8}
+    found = hwgen.explore("vta", [gemm], parameters=parameters, objective=["cycles"])
+    assert {t.label for t in found.totals} == {f"BATCH={b}, BLOCK_IN=8" for b in (1, 2)}
+    assert str(found).splitlines()[2].split()[:2] == ["BATCH", "BLOCK_IN"]
+    figures = next(s for s in Elements(found.report()).scripts if s.startswith('{"front_0"'))
+    lines = json.loads(figures)["chips"]["data"]
+    assert [x.split("<br>")[0] for x in lines[0]["x"]] == ["BATCH", "cycles"]
 
 
 def test_a_chip_that_cannot_be_made_is_a_result() -> None:
