@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from shutil import which
+from typing import cast
 
 import numpy as np
 import pytest
@@ -39,6 +40,14 @@ LAYER: dict[str, object] = {
         "acc[m, n] += float32(x[m, k]) * float32(w[k, n])",
         "h[m, n] = max(acc[m, n] + b[n], 0)",
         "y[m, n] = bfloat16(h[m, n])",
+    ],
+}
+ROUNDED_LAYER: dict[str, object] = {
+    "name": "rounded_layer",
+    "tensors": {n: t for n, t in cast("dict[str, object]", LAYER["tensors"]).items() if n != "h"},
+    "compute": [
+        "acc[m, n] += float32(x[m, k]) * float32(w[k, n])",
+        "y[m, n] = bfloat16(max(acc[m, n] + b[n], 0))",
     ],
 }
 FLAGS = ("-std=c11", "-O2", "-static")
@@ -107,6 +116,7 @@ HALVES: dict[str, Case] = {
     "rounded": ("gemm", {"M": 5, "N": 37, "K": 19}, ROUNDED, "store_rounded"),
     "vector": ("matvec", {"M": 35, "K": 22}, ROUNDED, "dot"),
     "layer": (LAYER, {}, {}, "relu"),
+    "layer in one statement": (ROUNDED_LAYER, {}, {}, "relu"),
 }
 KERNELS = {
     "arm_neon": integers("dot") | SINGLES,
@@ -151,6 +161,7 @@ def executed(kernel: Kernel, inputs: dict[str, Array], tools: Tools, folder: Pat
 @pytest.mark.parametrize(("chip", "case"), EVERY)
 def test_units_compute_it(chip: str, case: str) -> None:
     kernel = made(chip, case)
+    assert not kernel.program.codes
     assert KERNELS[chip][case][-1] in {call.intrinsic for call in calls(kernel.program.body)}
     examine(kernel, draw_inputs(kernel.workload, 0), "python")
 

@@ -15,16 +15,16 @@ BUDGET = {
     "": 1108,
     "autoschedule": 2447,
     "calibrate": 809,
-    "cli": 5091,
+    "cli": 5110,
     "codegen": 19309,
-    "exploration": 1348,
+    "exploration": 1361,
     "model": 10510,
     "network": 5935,
     "passes": 6490,
-    "polyhedral": 24602,
-    "report": 3511,
+    "polyhedral": 24605,
+    "report": 3526,
     "spec": 11395,
-    "verify": 4060,
+    "verify": 4061,
 }
 """Lines of Python at most, by folder; "": modules of the package itself."""
 

@@ -24,6 +24,7 @@ from hwgen.polyhedral.search.resident import fitting
 from hwgen.polyhedral.search.tiling import TOGETHER, Tiling
 from hwgen.polyhedral.search.tiling_loads import LoadWriter
 from hwgen.polyhedral.search.tiling_plan import plan_of
+from hwgen.polyhedral.semantics import widens
 from hwgen.polyhedral.tree.build import stage_of
 from hwgen.polyhedral.tree.tensorize import tensorize
 from hwgen.polyhedral.value_range import value_range
@@ -259,8 +260,10 @@ class TilingWriter(LoadWriter):
         state = self.schedule.state
         value, held = state.stage[tensor].value, self.hardware.memory[memory].dtype
         dtypes = {t.name: t.dtype for t in state.tensors}
-        if not isinstance(value, Cast) or not held or held == value.dtype or is_float(value.dtype):
+        if not isinstance(value, Cast) or not held or held == value.dtype:
             return ""
+        if is_float(value.dtype):
+            return held if widens(value.dtype, held) else ""
         values = value_range(normalise(value.operand, dtypes), dtypes)
         fits = values is not None and within(values, integer_range(value.dtype))
         return "" if fits else held
