@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from hwgen.codegen.program import Program
+from hwgen.codegen.sync_nodes import Barrier
 from hwgen.errors import HwgenError
 from hwgen.model.stream import ISSUER, Stream
 from hwgen.model.sync_check import CHECK_LIMIT, Clock, Clocks, check_synchronisation
-from hwgen.model.waits import Await, Heard, awaited_text, weaker
+from hwgen.model.waits import Await, Heard
 from hwgen.spec.hardware import HardwareSpec
 
 MOST_STATEMENTS = 12
@@ -117,9 +118,9 @@ def _barriers(machine: Clocks) -> tuple[RedundantBarrier, ...]:
             statements.setdefault(event.operation.site, []).append(event.operation.awaits)
     found: list[RedundantBarrier] = []
     for statement, awaits in sorted(statements.items()):
-        less = weaker(awaits[0], machine.hardware)
+        less = _weaker(awaits[0], machine.hardware)
         if _ordered(machine, (), (), {statement: less}):
-            text = awaited_text(awaits[0], machine.names)
+            text = _awaited_text(awaits[0], machine.names)
             found.append(RedundantBarrier(text, statement, len(awaits)))
     return tuple(found)
 
@@ -206,3 +207,23 @@ def _ordered(
                 if earlier >= len(waits) or waits[earlier] > mine[machine.target_of[edge]]:
                     return False
     return True
+
+
+def _weaker(awaits: tuple[Await, ...], hardware: HardwareSpec) -> tuple[Await, ...]:
+    """The next less that a barrier of the chip can wait for: the barrier is needed where that is
+    not enough. A run counts as a whole: a smaller tile may use the results of a part of it."""
+    most = hardware.barriers.outstanding if hardware.barriers else 0
+    match awaits:
+        case (Await(unit, outstanding),) if outstanding < most:
+            return (Await(unit, outstanding, before_run=True),)
+        case _:
+            return ()
+
+
+def _awaited_text(awaits: tuple[Await, ...], names: Sequence[str]) -> str:
+    """What a barrier waits for, in words."""
+    match awaits:
+        case (Await(unit, outstanding),):
+            return Barrier(names[unit], outstanding=outstanding).awaited
+        case _:
+            return Barrier("").awaited

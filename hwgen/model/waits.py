@@ -49,26 +49,6 @@ def awaits_of(node: Barrier, units: Mapping[str, int]) -> tuple[Await, ...]:
     return (Await(units[node.unit], node.outstanding),)
 
 
-def weaker(awaits: tuple[Await, ...], hardware: HardwareSpec) -> tuple[Await, ...]:
-    """The next less that a barrier of the chip can wait for: the barrier is needed where that is
-    not enough. A run counts as a whole: a smaller tile may use the results of a part of it."""
-    most = hardware.barriers.outstanding if hardware.barriers else 0
-    match awaits:
-        case (Await(unit, outstanding),) if outstanding < most:
-            return (Await(unit, outstanding, before_run=True),)
-        case _:
-            return ()
-
-
-def awaited_text(awaits: tuple[Await, ...], names: Sequence[str]) -> str:
-    """What a barrier waits for, in words."""
-    match awaits:
-        case (Await(unit, outstanding),):
-            return Barrier(names[unit], outstanding=outstanding).awaited
-        case _:
-            return Barrier("").awaited
-
-
 def _counted(hardware: HardwareSpec) -> tuple[frozenset[str], int]:
     """The calls that a barrier may count, and of how many the latest must be kept."""
     most = hardware.barriers.outstanding if hardware.barriers else 0

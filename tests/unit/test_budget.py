@@ -18,7 +18,7 @@ BUDGET = {
     "cli": 5110,
     "codegen": 19309,
     "exploration": 1361,
-    "model": 10510,
+    "model": 10490,
     "network": 5935,
     "passes": 6490,
     "polyhedral": 24605,
