@@ -40,6 +40,19 @@ def scores(rows: int = 384) -> Workload:
     return parse_workload({"name": "scores", "tensors": tensors, "compute": compute})
 
 
+def keys_and_values(rows: int = 384) -> Workload:
+    """Rows of scores of which keys and values are products of one input."""
+    wide = f"float32[{rows}, 32]"
+    tensors = dict.fromkeys(("x", "k", "v", "y"), wide) | dict.fromkeys(
+        ("p", "q"), "float32[32, 32]"
+    )
+    tensors |= dict.fromkeys(("s", "r"), f"float32[{rows}, {rows}]")
+    compute = ["k[j, d] += x[j, e] * p[e, d]", "v[j, d] += x[j, e] * q[e, d]"]
+    compute += ["s[i, j] += x[i, d] * k[j, d]", "r[i, j] = max(s[i, j], 0)"]
+    compute += ["y[i, d] += r[i, j] * v[j, d]"]
+    return parse_workload({"name": "rows", "tensors": tensors, "compute": compute})
+
+
 @cache
 def compiled() -> Kernel:
     found = compile_workload(scores(), NPU)
@@ -77,6 +90,18 @@ def test_parts_begin_behind_what_all_blocks_need() -> None:
     named = [[s.target.tensor for s in g] for g in groups]
     assert named == [["k"], ["s", "r"], ["y"]]
     assert network(whole)._inside(groups) == groups[1:]
+
+
+@THOROUGH
+def test_parts_that_load_the_same_are_joined() -> None:
+    """Keys and values of one input, which all blocks of what follows need."""
+    whole = keys_and_values()
+    found = network(whole).parts()
+    named = [[[s.target.tensor for s in g] for g in groups] for groups, _ in found]
+    assert named[0] == [["k"], ["v"]]
+    made = found[0][1]
+    loads = {m.tensor: m.loaded for m in off_chip_traffic(made.program, NPU, made.workload)}
+    assert loads["x"] == 384 * 32 * 4
 
 
 @pytest.mark.parametrize(
