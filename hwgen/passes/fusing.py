@@ -8,7 +8,7 @@ is tried; calls and copies are those of `block_completing.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import inf, prod
@@ -455,13 +455,14 @@ def _loop(schedule: Schedule, tensor: str, dimension: int) -> str:
         HwgenError: H413 where there is none, H414 where no stage has the tensor's name.
     """
     state = schedule.state
-    index = find_stage(state, tensor).target.indices[dimension]
+    indices = find_stage(state, tensor).target.indices
+    index = indices[dimension] if dimension < len(indices) else None
     binding = state.site[tensor].block.binding if tensor in state.site else {}
     loop = binding.get(index.name) if isinstance(index, Name) else None
     if not isinstance(loop, Name):
         raise refuse(
             f"{tensor} has no blocks along dimension {dimension}",
-            f"index {index}",
+            f"index {index}" if index is not None else f"{len(indices)} dimensions",
             "an index that is a loop",
             "another dimension",
         )
@@ -489,13 +490,13 @@ def _once(schedule: Schedule, sketch: Sketch) -> bool:
     return done <= RECOMPUTED * once
 
 
-def _blocks(s: Schedule, tensor: str, sizes: Mapping[int, int]) -> list[str]:
+def _blocks(s: Schedule, tensor: str, sizes: Iterable[tuple[int, int]]) -> list[str]:
     """Loops over blocks of some dimensions of a tensor, put outermost.
 
     Raises:
-        HwgenError: as `_loop` and the primitives.
+        HwgenError: as `_loop`, which a dimension has once, and the primitives.
     """
-    every = [s.split(_loop(s, tensor, n), factor=size)[0] for n, size in sizes.items()]
+    every = [s.split(_loop(s, tensor, n), factor=size)[0] for n, size in sizes]
     if s.get_loops(tensor)[: len(every)] != (*every,):
         s.reorder(*every, *(n for n in s.get_loops(tensor) if n not in every))
     return every
@@ -530,7 +531,7 @@ def begun(start: Start, sketch: Sketch) -> Schedule:
     moved = views_of(start.workload)
     sizes = {**dict.fromkeys(sketch.outer, 1), sketch.dimension: sketch.size}
     with s.batch(blame=False):
-        every = _blocks(s, last, sizes)
+        every = _blocks(s, last, sizes.items())
         for stage in reversed([x.tensor for x in s.state.stages]):
             if stage == last or stage in moved:
                 continue
@@ -538,8 +539,8 @@ def begun(start: Start, sketch: Sketch) -> Schedule:
                 s.compute_at(stage, every[-1])
                 continue
             # A result beside the last one.
-            mine = {_alike(s.state, last, n, stage): size for n, size in sizes.items()}
-            for block, own in zip(every, _blocks(s, stage, mine), strict=True):
+            alike = [(_alike(s.state, last, n, stage), size) for n, size in sizes.items()]
+            for block, own in zip(every, _blocks(s, stage, alike), strict=True):
                 s.merge(block, own)
         for stage, iterator in sketch.tiles:
             (loop,) = names(s.state.site[stage].block.binding[iterator])

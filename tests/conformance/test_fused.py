@@ -405,3 +405,21 @@ def test_results_without_an_input_in_common_loop_over_the_same_dimension() -> No
     given = parse_workload({"name": "apart", "tensors": tensors, "compute": compute})
     made = begun(Start(given, NPU), Sketch(1, 8))
     assert [made.get_loops(n)[0] for n in ("p", "q")] == ["q_j_o", "q_j_o"]
+
+
+@pytest.mark.parametrize(
+    ("result", "value", "sketch"),
+    [
+        ("p[i]", "+= a[i, j]", Sketch(1, 4)),  # It has one dimension.
+        ("p[i, j]", "= a[i, i]", Sketch(1, 4, outer=(0,))),  # One loop reads in both places.
+    ],
+    ids=str,
+)
+def test_results_without_loops_alike_share_none(result: str, value: str, sketch: Sketch) -> None:
+    shape = "float32[8, 8]" if "," in result else "float32[8]"
+    tensors = {"a": "float32[8, 8]", "p": shape, "q": "float32[8, 8]"}
+    compute = [f"{result} {value}", "q[i, j] = max(a[i, j], 0)"]
+    given = parse_workload({"name": "unlike", "tensors": tensors, "compute": compute})
+    with pytest.raises(HwgenError) as caught:
+        begun(Start(given, NPU), sketch)
+    assert caught.value.code == "H413"
