@@ -260,7 +260,7 @@ def test_parts_that_stay_are_loaded_once_for_each_tile() -> None:
 
 PARTS_OF_IMAGES: list[tuple[Objective, dict[str, int]]] = [
     ("traffic", {"N": 2, "H": 20, "W": 20, "O": 48, "S": 1}),
-    ("cycles", {"N": 1, "H": 33, "W": 33, "O": 64, "S": 2}),
+    ("cycles", {"N": 1, "H": 41, "W": 41, "O": 64, "S": 2}),
 ]
 
 
