@@ -530,12 +530,13 @@ def begun(start: Start, sketch: Sketch) -> Schedule:
     last = _last(start.workload).name
     moved = views_of(start.workload)
     sizes = {**dict.fromkeys(sketch.outer, 1), sketch.dimension: sketch.size}
+    written_over = {x.over for x in s.state.stages}
     with s.batch(blame=False):
         every = _blocks(s, last, sizes.items())
         for stage in reversed([x.tensor for x in s.state.stages]):
             if stage == last or stage in moved:
                 continue
-            if s.state.readers(stage):
+            if s.state.readers(stage) or stage in written_over:
                 s.compute_at(stage, every[-1])
                 continue
             # A result beside the last one.
