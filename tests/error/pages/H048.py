@@ -9,5 +9,6 @@ def silent(*_: object, **__: object) -> None:
     raise OSError("Timed out")
 
 
-with patch.dict(sys.modules, {"distributed": SimpleNamespace(Client=silent)}):
+comm = SimpleNamespace(get_address_host_port=lambda _: ("127.0.0.1", 9))
+with patch.dict(sys.modules, {"distributed": SimpleNamespace(Client=silent, comm=comm)}):
     Cluster("tcp://127.0.0.1:9")
