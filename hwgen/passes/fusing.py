@@ -502,9 +502,9 @@ def _blocks(s: Schedule, tensor: str, sizes: Iterable[tuple[int, int]]) -> list[
     return every
 
 
-def _alike(state: LoopTree, tensor: str, dimension: int, other: str) -> int:
-    """The dimension of another tensor whose loop reads an input where one of a tensor does; the
-    same one where none does."""
+def _sibling_dimension(state: LoopTree, tensor: str, dimension: int, sibling: str) -> int:
+    """The dimension of a sibling whose loop reads an input in the same place as the loop of a
+    tensor's dimension; the same number where they read none."""
 
     def places(stage: Stage, dimension: int) -> set[tuple[str, int]]:
         moving = {*names(stage.target.indices[dimension])}
@@ -515,13 +515,14 @@ def _alike(state: LoopTree, tensor: str, dimension: int, other: str) -> int:
             if not moving.isdisjoint(names(index))
         }
 
-    wanted, stage = places(state.stage[tensor], dimension), state.stage[other]
+    wanted, stage = places(state.stage[tensor], dimension), state.stage[sibling]
     every = range(len(stage.target.indices))
     return next((n for n in every if wanted & places(stage, n)), dimension)
 
 
 def begun(start: Start, sketch: Sketch) -> Schedule:
-    """A schedule in which stages share the sketch's loops.
+    """A schedule in which stages share the sketch's loops: what another reads is computed in them,
+    and the loops of siblings, which are results too, are merged with them.
 
     Raises:
         HwgenError: H41x where that breaks a dependence.
@@ -539,9 +540,8 @@ def begun(start: Start, sketch: Sketch) -> Schedule:
             if s.state.readers(stage) or stage in written_over:
                 s.compute_at(stage, every[-1])
                 continue
-            # A result beside the last one.
-            alike = [(_alike(s.state, last, n, stage), size) for n, size in sizes.items()]
-            for block, own in zip(every, _blocks(s, stage, alike), strict=True):
+            found = [(_sibling_dimension(s.state, last, n, stage), e) for n, e in sizes.items()]
+            for block, own in zip(every, _blocks(s, stage, found), strict=True):
                 s.merge(block, own)
         for stage, iterator in sketch.tiles:
             (loop,) = names(s.state.site[stage].block.binding[iterator])

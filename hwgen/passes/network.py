@@ -174,8 +174,8 @@ class _Network:
         names = left & {n for g in groups[count:] for n in read_by(g)}
         return [t for t in self.whole.tensors if t.name in names]
 
-    def _both_read(self, some: _Groups, others: _Groups) -> list[Tensor]:
-        """What both load that neither computes."""
+    def _common_inputs(self, some: _Groups, others: _Groups) -> list[Tensor]:
+        """The tensors that both load and neither computes."""
         names = {n for g in some for n in read_by(g)} & {n for g in others for n in read_by(g)}
         names -= {n for g in (*some, *others) for n in written_by(g)}
         return [t for t in self.whole.tensors if t.name in names]
@@ -240,13 +240,13 @@ class _Network:
         return tuple(map(sum, zip(*measures, strict=True)))
 
     def _promising(self, parts: Sequence[_Part]) -> tuple[_Part, _Part] | None:
-        """The two that may save most of their cycles together; None where none may save enough."""
+        """The two that may save the most cycles together; None where no two save enough."""
         best, most = None, 0.0
         for (n, first), (m, second) in combinations(enumerate(parts), 2):
             left = {x for g in first[0] for x in written_by(g)}
             between = {x for groups, _ in parts[n + 1 : m] for g in groups for x in read_by(g)}
             reads = {x for g in second[0] for x in read_by(g)}
-            crosses = left & reads or self._both_read(first[0], second[0])
+            crosses = left & reads or self._common_inputs(first[0], second[0])
             if not crosses or left & between or (first[0], second[0]) in self.in_vain:
                 continue
             saved = self._saved(first, second)
@@ -274,7 +274,7 @@ class _Network:
         groups, kernels = (*first[0], *second[0]), (first[1], second[1])
         moved = sum(k.offchip_bytes for k in kernels)
         less = 2 * self._crossing(groups, len(first[0]))
-        less += _bytes(self._both_read(first[0], second[0]))
+        less += _bytes(self._common_inputs(first[0], second[0]))
         stays = max(0, moved - less) / max(1, moved)
         movers = {
             i.unit for i in self.hardware.intrinsics if self.hardware.offchip_operand(i) is not None

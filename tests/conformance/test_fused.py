@@ -369,7 +369,7 @@ def test_heads_one_after_the_other_are_right() -> None:
     examine(made, draw_inputs(heads, 1))
 
 
-# Results beside each other
+# Sibling results
 
 
 def products(rows: int, *widths: int) -> Workload:
@@ -391,7 +391,7 @@ def test_products_of_one_input_load_it_once() -> None:
 
 
 @pytest.mark.parametrize("widths", [(32, 32), (64, 24, 40)], ids=str)
-def test_results_beside_each_other_are_right(widths: tuple[int, ...]) -> None:
+def test_sibling_results_are_right(widths: tuple[int, ...]) -> None:
     found = fused(Start(products(96, *widths), NPU))
     assert found is not None
     assert found.cycles < compile_kernel(products(96, *widths), NPU).cycles

@@ -20,7 +20,7 @@ BUDGET = {
     "exploration": 1361,
     "model": 10490,
     "network": 5935,
-    "passes": 6492,
+    "passes": 6485,
     "polyhedral": 24605,
     "report": 3526,
     "spec": 11395,

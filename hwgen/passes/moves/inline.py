@@ -46,22 +46,15 @@ def inline(start: Start, statement: str) -> Iterator[Start]:
 
 
 def all_inlined(start: Start) -> Start:
-    """With all intermediates inlined that are one step of a chain. The values are left to be
-    simplified."""
+    """With all intermediates inlined that are one step of a chain: set once, read once, where each
+    element is set from that one; or sums of which another adds up each once. The values are left to
+    be simplified."""
     for statement in start.workload.statements:
-        start = inlined_step(start, statement.name)
-    return start
-
-
-def inlined_step(start: Start, statement: str) -> Start:
-    """With the tensor of a statement inlined if it is one step of a chain: set once, read once,
-    where each element is set from that one; or sums of elements, of which another adds up each
-    once."""
-    mine = next(s for s in start.workload.statements if s.name == statement)
-    step = _is_step(start.workload, mine) or _is_part_of_sum(start.workload, mine)
-    if step and _is_short(start, mine):
-        inlined = partial(Schedule.compute_inline, stage=mine.target.tensor)
-        return next(start.where_legal(inlined), start)
+        mine = next(s for s in start.workload.statements if s.name == statement.name)
+        step = _is_step(start.workload, mine) or _is_part_of_sum(start.workload, mine)
+        if step and _is_short(start, mine):
+            inlined = partial(Schedule.compute_inline, stage=mine.target.tensor)
+            start = next(start.where_legal(inlined), start)
     return start
 
 

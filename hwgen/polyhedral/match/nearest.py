@@ -148,10 +148,11 @@ class Diagnosis:
         return self._best(statement, statement.value, ways)[1:]
 
     def _together(self, statement: ScopStatement) -> str:
-        """The intrinsics that accumulate so for several results at once."""
+        """An intrinsic that accumulates so for several results at once, as text; "" for none."""
         for intrinsic in self.hardware.intrinsics:
             results = list(dict.fromkeys(a.target.tensor for a in intrinsic.semantics))
-            if len(results) > 1 and any(a.op == statement.op for a in intrinsic.semantics):
+            sums = (a for a in intrinsic.semantics if a.op != "=" or a.running)
+            if len(results) > 1 and any(a.op == statement.op for a in sums):
                 both = f"{', '.join(results[:-1])} and {results[-1]}"
                 return (
                     f"; {intrinsic.name} updates {both} in one walk, and statements walk one after "

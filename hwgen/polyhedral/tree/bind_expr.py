@@ -39,9 +39,8 @@ def bind_expr(state: LoopTree, tensor: str, part: Expr) -> tuple[LoopTree, str]:
         The state, and the name of the new tensor.
 
     Raises:
-        HwgenError: H413 where the value has no such part, or one that is no number of its own;
-            H413 one that reads outside of its tensors where it is not chosen; H414 where there is
-            no such stage.
+        HwgenError: H413 where the value has no such part, or one that is no number of its own or
+            reads outside of its tensors where it is not chosen; H414 where there is no such stage.
     """
     stage = find_uncalled(state, tensor)
     dtypes = {t.name: t.dtype for t in state.tensors}
