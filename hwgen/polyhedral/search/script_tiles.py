@@ -76,8 +76,8 @@ Lanes = Mapping[str, int]
 class Said:
     """What edits say in any order. `tiles`: of loops, in elements; `orders`: of the outermost loops
     over tiles, outermost first; `memories` and `slots` of tensors; `caches`: by tensor and memory,
-    the loops that a copy is loaded in, None where that is open; `whole`: loops without tiles,
-    inside of those that something is computed in; `begun`: blocks that begin sums; `calls`: by
+    the loops that a copy is loaded in, None where that is open; `shared`: loops whose tiles other
+    blocks stand in; `whole`: loops without tiles, inside of such ones; `begun`: blocks that begin sums; `calls`: by
     block its intrinsics and their lanes; `lanes`: those of what statements compute. Loops of one
     iteration say nothing.
     """
@@ -87,6 +87,7 @@ class Said:
     memories: Mapping[str, str]
     slots: Mapping[str, int]
     caches: Mapping[tuple[str, str], frozenset[str] | None]
+    shared: frozenset[str]
     whole: frozenset[str]
     begun: frozenset[str]
     calls: Mapping[str, tuple[str, Lanes | None]]
@@ -131,6 +132,7 @@ class Said:
             | {t if t in inner else e.results[0]: memory for t, memory, e in written},
             {t: n for p, t, n in named if p == "double_buffer" and isinstance(n, int)},
             caches,
+            frozenset(around.values()),
             whole,
             frozenset(s.block.name for s in state.sites if s.block.part == "init"),
             {s.block.name: _call(s) for s in state.sites if s.block.tensorized is not None},
@@ -139,12 +141,16 @@ class Said:
 
     def blocks(self, match: Match) -> dict[str, int] | None:
         """The tile sizes in blocks of a match's lanes; None where they part blocks, or calls have
-        other lanes."""
+        other lanes. What has no more than a match's lanes split off is as open as a loop that has
+        nothing split off, unless something else stands in the loop around the lanes."""
         if any(match.block.get(n, 1) != size for n, size in self.lanes.items()):
             return None
         found = {n: match.count[n] for n in self.whole if n in match.count}
         for loop, elements in self.tiles.items():
-            found[loop], rest = divmod(elements, match.block.get(loop, 1))
+            lanes = match.block.get(loop, 1)
+            if elements == lanes and loop not in self.shared:
+                continue
+            found[loop], rest = divmod(elements, lanes)
             if rest:
                 return None
         return found
