@@ -1,13 +1,11 @@
 """Unfinished scripts, completed by the search.
 
-What is taken goes on from the script, where this is a beginning of one that the search would write;
-else it agrees with all that the script says, in whatever order. Where the search makes no such
-schedule, the stages without calls get theirs where the script has them (`block_completing.py`).
+What is taken agrees with all that the script says, in whatever order. Where the search makes no
+such schedule, the stages without calls get theirs where the script has them (`block_completing`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
@@ -32,8 +30,8 @@ from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.scop import Scop, build_scop
 from hwgen.polyhedral.search.choose import LIMITS, SIMULATED
 from hwgen.polyhedral.search.objective import check_objective
-from hwgen.polyhedral.search.script_tiles import Said, known_tiles
-from hwgen.polyhedral.search.search import Allows, SearchResult, Watch, search
+from hwgen.polyhedral.search.script_tiles import Said
+from hwgen.polyhedral.search.search import SearchResult, Watch, search
 from hwgen.polyhedral.search.tiling import Tiling
 from hwgen.polyhedral.search.tiling_script import apply_tiling
 from hwgen.spec.hardware import HardwareSpec
@@ -45,12 +43,6 @@ NO_KERNEL = (
     *("H611", "H612", "H613", "H614", "H615", "H616", "H618"),
 )
 """Why a chip has no kernel for a workload; any other error is a defect, and told."""
-
-Tiles = Callable[[Match], dict[str, int] | None]
-"""The tile sizes, in blocks, that a schedule has to have; None where it cannot."""
-
-Agrees = Callable[[Tiling, Schedule], bool]
-"""Whether a tiling, and the schedule that primitives make of it, agree with a script."""
 
 
 def compile_scripted(
@@ -85,7 +77,7 @@ def complete_script(
     file: str = "script",
     options: SearchOptions = DEFAULTS,
 ) -> Kernel:
-    """Compile the best schedule that goes on from a script, or agrees with all that it says.
+    """Compile the best schedule that agrees with all that a script says.
 
     A script that tensorizes every stage is compiled as it is.
 
@@ -139,17 +131,13 @@ class _Rest:
         return build_scop(self.start.workload)
 
     def found(self) -> Kernel | None:
-        """The best schedule that goes on from the script, or agrees with what it says."""
+        """The best schedule of those that agree with what the script says."""
+        said = Said.of(self.schedule, self.scop)
         with Tolerating(NO_KERNEL):
-            found = self.best(partial(known_tiles, self.schedule, self.scop), self.goes_on)
-            said = Said.of(self.schedule, self.scop)
-            if found is None and said is not None:
-                return self.best(said.blocks, said.agrees, said.allows)
-            return found
+            return None if said is None else self._best(said)
         return None  # What no phase as a whole has, stages may have each.
 
-    def best(self, tiles: Tiles, agrees: Agrees, allows: Allows | None = None) -> Kernel | None:
-        """The best schedule of those that agree."""
+    def _best(self, said: Said) -> Kernel | None:
         hardware, scop = self.schedule.hardware, self.scop
         best: tuple[Kernel, list[Match]] | None = None
         watch = Watch(self.options.seconds, self.options.progress, self.options.work)
@@ -158,10 +146,10 @@ class _Rest:
             for match in group:
                 if best is not None and best[1] is group and not cost(best[0].match):
                     break  # The host rearranges nothing.
-                found = self._candidates(match, tiles, allows, watch)
+                found = self._candidates(match, said, watch)
                 if found is None:
                     continue
-                chosen = (c for c in found.candidates if self._made(c.tiling, agrees))
+                chosen = (c for c in found.candidates if self._made(c.tiling, said))
                 for candidate in islice(chosen, SIMULATED):
                     try:
                         kernel = build(self.start, scop, candidate)
@@ -176,30 +164,20 @@ class _Rest:
                         best = kernel.with_account(account), group
         return None if best is None else best[0]
 
-    def _candidates(
-        self, match: Match, tiles: Tiles, allows: Allows | None, watch: Watch
-    ) -> SearchResult | None:
-        fixed = tiles(match)
+    def _candidates(self, match: Match, said: Said, watch: Watch) -> SearchResult | None:
+        fixed = said.blocks(match)
         if fixed is None:
             return None
         with Tolerating(LIMITS):
             return search(
                 self.schedule.hardware, [match], *ATTEMPTS[0], watch, fixed,
-                objective=self.options.objective, allows=allows,
+                objective=self.options.objective, allows=said.allows,
             )  # fmt: skip
         return None
 
-    def _made(self, tiling: Tiling, agrees: Agrees) -> bool:
+    def _made(self, tiling: Tiling, said: Said) -> bool:
         made = self.start.schedule.copy()
-        try:
+        with Tolerating("H41"):
             apply_tiling(made, self.scop, tiling)
-        except HwgenError as error:
-            if not error.code.startswith("H41"):
-                raise
-            return False
-        return agrees(tiling, made)
-
-    def goes_on(self, _: Tiling, made: Schedule) -> bool:
-        """Whether a schedule's edits begin with the script's."""
-        wanted = self.schedule.edits()
-        return made.edits()[: len(wanted)] == wanted
+            return said.agrees(tiling, made)
+        return False

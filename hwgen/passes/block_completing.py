@@ -11,9 +11,9 @@ through off-chip memory.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice, product, takewhile
 from typing import Literal
 
@@ -143,11 +143,23 @@ def _with_slots(given: Schedule, made: Kernel, options: SearchOptions) -> Kernel
     return min(made, turns, key=options.measure)
 
 
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """A draft in which some stages have got their calls. `key`: by what choices; `bare`: stages
+    without calls; `held`: the memory of each tensor that is on the chip."""
+
+    key: tuple[object, ...]
+    schedule: Schedule
+    bare: frozenset[str]
+    held: Mapping[str, str]
+
+
 @dataclass
 class Completion:
     """A schedule to be completed, which goes on from a `start`; `known`: what was found for
     phases of which it says nothing, by their numbers and what they share; `matches`: of phases,
-    and of stages alone, that were matched; `matched`: the same, by all that they depend on."""
+    and of stages alone, that were matched; `matched`: the same, by all that they depend on; `done`:
+    what choices have given stages so far, by these, or why they are refused."""
 
     schedule: Schedule
     options: SearchOptions
@@ -157,6 +169,9 @@ class Completion:
         default_factory=dict[tuple[int, Sharing], Kernel]
     )
     matches: dict[str, list[Match]] = field(default_factory=dict[str, list[Match]])
+    done: dict[object, _Done | HwgenError] = field(
+        default_factory=dict[object, "_Done | HwgenError"]
+    )
     matched: FirstMatches = field(init=False)
 
     def __post_init__(self) -> None:
@@ -210,27 +225,68 @@ class Completion:
 
     def written(self, choice: Choice) -> Schedule:
         """The schedule that a choice gives."""
-        made = self.schedule.copy()
-        with isl.bounded(), made.batch(blame=False):
+        with isl.bounded():
+            key = choice.inside, choice.kept
+            done = _Done(key, self.schedule.draft(), self._bare, _held(self.schedule))
             stages = self.start.stages
-            views = {stages[s.name] for s in view_statements(self.start.workload)}
-            sites = made.state.sites
-            bare = {s.block.stage for s in sites if s.block.tensorized is None} - views
-            held = _held(made)
             for number, phase in enumerate(self.phases):
                 names = tuple(stages.get(s.name, "") for s in phase.workload.statements)
-                mine = {*names} - {"", *views}
-                if mine <= bare and self._as_given(mine):
-                    group = self._phase(made, number, names, held, choice)
-                    bare -= mine if group is not None else set[str]()
-                    if group is not None:
-                        _write(made, group)
+                mine = {*names} - {"", *self._views}
+                if mine <= done.bare and self._as_given(mine):
+                    shared = self._sharing(number, done.held, choice)
+                    group = partial(self._phase, number, names, shared)
+                    done = self._after(done, (f"phase {number}", mine, shared), group, choice)
             for stage in self.schedule.state.stages:
-                group = self._alone(made, stage.tensor, choice) if stage.tensor in bare else None
-                if group is not None:
-                    _write(made, group)
-                    self._begin(made, stage.tensor)
+                if stage.tensor in done.bare:
+                    what = stage.tensor, {stage.tensor}, None
+                    done = self._after(done, what, partial(self._alone, stage.tensor), choice)
+            made = done.schedule.copy()
+            made.settle()
         return made
+
+    @cached_property
+    def _views(self) -> frozenset[str]:
+        return frozenset(self.start.stages[s.name] for s in view_statements(self.start.workload))
+
+    @cached_property
+    def _bare(self) -> frozenset[str]:
+        """The stages without calls."""
+        sites = self.schedule.state.sites
+        return frozenset(s.block.stage for s in sites if s.block.tensorized is None) - self._views
+
+    def _after(
+        self,
+        done: _Done,
+        what: tuple[str, Collection[str], Sharing | None],
+        group: Callable[[Schedule, Choice], TilingWriter | None],
+        choice: Choice,
+    ) -> _Done:
+        """What is done after some stages got their calls, if units have any: choices that did the
+        same until then go on from there.
+
+        Raises:
+            HwgenError: why they get none.
+        """
+        name, stages, shared = what
+        key = (*done.key, name, choice.covers.get(name, 0), shared)
+        if key not in self.done:
+            made, bare, held = done.schedule.copy(), done.bare, dict(done.held)
+            try:
+                writer = group(made, choice)
+                if writer is not None:
+                    writer.write()
+                    bare = bare - {*stages}
+                    storages = writer.tiling.match.selection.storages
+                    held |= {x.tensor: x.memory for x in storages if x.shape}
+                if writer is not None and shared is None:
+                    self._begin(made, name)
+                self.done[key] = _Done(key, made, bare, held)
+            except HwgenError as error:
+                self.done[key] = error
+        known = self.done[key]
+        if isinstance(known, HwgenError):
+            raise known
+        return known
 
     def _begin(self, made: Schedule, name: str) -> None:
         """Calls for what a stage starts from, where that is computed.
@@ -279,22 +335,23 @@ class Completion:
             for n in stages
         )
 
+    def _sharing(self, number: int, held: Mapping[str, str], choice: Choice) -> Sharing:
+        """What a phase has in common with others."""
+        phase = self.phases[number]
+        places = tuple((n, held[n]) for n in phase.leaves if n in held)
+        return Sharing(
+            tuple((n, held[n]) for n in inputs_of(phase) if n in held),
+            phase.leaves if choice.near else tuple(n for n, _ in places),
+            read_again(self.phases, number, held) if choice.once else (),
+            tuple(n for n in phase.takes if n not in held),
+            places,
+        )
+
     def _phase(
-        self,
-        made: Schedule,
-        number: int,
-        names: tuple[str, ...],
-        held: dict[str, str],
-        choice: Choice,
+        self, number: int, names: tuple[str, ...], sharing: Sharing, made: Schedule, choice: Choice
     ) -> TilingWriter | None:
         """The stages of a phase together; None where the processor may do what units cannot."""
-        phase = self.phases[number]
-        takes = tuple((n, held[n]) for n in inputs_of(phase) if n in held)
-        places = tuple((n, held[n]) for n in phase.leaves if n in held)
-        leaves = phase.leaves if choice.near else tuple(n for n, _ in places)
-        fetches = tuple(n for n in phase.takes if n not in held)
-        keeps = read_again(self.phases, number, held) if choice.once else ()
-        sharing = Sharing(takes, leaves, keeps, fetches, places)
+        phase, leaves = self.phases[number], sharing.leaves
         with Tolerating("H3" if self.hardware.processor is not None else ()):
             if self._untouched({*names} & {*self.start.schedule.state.site}):
                 found = self._searched(number, sharing)
@@ -305,8 +362,6 @@ class Completion:
                 named = f"phase {number}"
                 scop, match = self._chosen(named, *self.matched(scop, sharing, room), choice)
                 writer = _Block.of(made, scop, match, names, leaves, choice)
-            storages = writer.tiling.match.selection.storages
-            held |= {x.tensor: x.memory for x in storages if x.shape}
             return writer
         return None
 
@@ -317,7 +372,7 @@ class Completion:
             self.known[key] = compile_phase(phase, self.options, sharing)
         return self.known[key]
 
-    def _alone(self, made: Schedule, name: str, choice: Choice) -> TilingWriter | None:
+    def _alone(self, name: str, made: Schedule, choice: Choice) -> TilingWriter | None:
         """A stage as it is in the schedule by then, with what it reads and writes where that is;
         None where the processor may do it."""
         workload = stage_alone(made.state, made.state.stage[name], made.workload)
@@ -352,11 +407,6 @@ class Completion:
         """The match that a choice gives."""
         self.matches[name] = found
         return scop, found[min(choice.covers.get(name, 0), len(found) - 1)]
-
-
-def _write(schedule: Schedule, group: TilingWriter) -> None:
-    with schedule.batch():
-        group.write()
 
 
 def _held(schedule: Schedule) -> dict[str, str]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
 from math import inf, prod
 
 from hwgen.constants import (
@@ -28,7 +27,7 @@ from hwgen.passes.handovers import in_pieces
 from hwgen.passes.kernel import REFUSALS, Kernel
 from hwgen.passes.phase import DEFAULTS, SearchOptions
 from hwgen.passes.pipeline_ranking import CLOSE
-from hwgen.passes.pipelining import Pipeline, pipelined
+from hwgen.passes.pipelining import Pipeline, Prospect
 from hwgen.passes.sliding import instances, slid, slides
 from hwgen.passes.start import Start
 from hwgen.passes.trees import compile_tree
@@ -271,15 +270,14 @@ class _Search:
                 break
             kernels += [] if made is None else [made]
         kernels.sort(key=self._least)
-        for kernel in kernels[:PIPELINED_KERNELS]:
-            if self._least(kernel) < self.most:
-                made = pipelined(kernel)
-                self._keep(made.kernel)
-                if self.piped is None or self._less(made, self.piped):
-                    self.piped = made
-            *before, busy = self._least(kernels[0])
-            if self.most <= (*before, CLOSE * busy):
+        best = [k for k in kernels[:PIPELINED_KERNELS] if self._least(k) < self.most]
+        for prospect in sorted(map(Prospect.of, best), key=self._promise):
+            if self._promise(prospect) >= self.most:
                 break
+            made = prospect.pipelined()
+            self._keep(made.kernel)
+            if self.piped is None or self._less(made, self.piped):
+                self.piped = made
 
     def in_pieces(self) -> Kernel | None:
         """The best kernel, the best pipeline's handovers in pieces where that is better."""
@@ -300,6 +298,10 @@ class _Search:
     def _least(self, kernel: Kernel) -> Measure:
         """What a kernel takes at least by the objective, however its stages are shifted."""
         return (*self._measure(kernel)[:-1], _busiest(kernel))
+
+    def _promise(self, prospect: Prospect) -> Measure:
+        """What a pipeline is about to take by the objective."""
+        return (*self._measure(prospect.plain)[:-1], prospect.cycles)
 
     def _alike(
         self,
@@ -346,8 +348,8 @@ class _Search:
             choices = completion.covers(loops)
         for covers in choices:
             together = (True, False) if completion.again else (False,)
-            for kept, once in product(KEPT[:2], together):
-                choice = Choice(loops, kept, covers, once)
+            for once in together:
+                choice = Choice(loops, KEPT[0], covers, once)
                 made = self._compiled(completion, choice)
                 if made is not None:
                     if best is None or self._rank(made) < self._rank(best[1]):

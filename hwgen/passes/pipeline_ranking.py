@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import inf
 
 import numpy as np
@@ -87,15 +88,21 @@ class Body:
     trips: int
     around: frozenset[str] = frozenset()
 
+    @cached_property
+    def plain(self) -> float:
+        """The cycles where nothing runs later."""
+        with np.errstate(invalid="ignore"):
+            return self.cycles(np.zeros((1, len(self.blocks)), np.int64), [self.slots]).item()
+
+    @cached_property
     def ranked(self) -> list[tuple[float, tuple[int, ...]]]:
         """The fewest cycles that delays take, if fewer than none, and the delays."""
         choices = self.choices()
         needed = [self.needed(delays, 1) for delays in choices]
         with np.errstate(invalid="ignore"):  # Times of what is not in order.
             every = self.cycles(np.array(choices), needed)
-            (now,) = self.cycles(np.zeros((1, len(self.blocks)), np.int64), [self.slots])
         order = sorted(zip(every.tolist(), map(sum, choices), choices, strict=True))
-        return [(cycles, d) for cycles, _, d in order if cycles * CLOSE < now][:COMPILED]
+        return [(cycles, d) for cycles, _, d in order if cycles * CLOSE < self.plain][:COMPILED]
 
     def choices(self) -> list[tuple[int, ...]]:
         """All delays, where the targets of some handovers between units run an iteration later than

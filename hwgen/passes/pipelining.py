@@ -14,7 +14,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import prod
+from itertools import islice
+from math import inf, prod
 
 from hwgen.codegen.nodes import calls
 from hwgen.errors import Tolerating
@@ -43,7 +44,7 @@ class Pipeline:
     @property
     def waits(self) -> bool:
         """Whether its units wait for more than a little of its time."""
-        return self.kernel.cycles > LONG * max(u.busy for u in self.kernel.timing.units)
+        return self.kernel.cycles > LONG * _busiest(self.kernel)
 
     def or_faster(
         self,
@@ -58,15 +59,49 @@ class Pipeline:
         return Pipeline(kernel, self.plain, self.band, body, delays, pieces)
 
 
-def pipelined(made: Kernel) -> Pipeline:
-    """The same kernel, or a faster one whose loops are software pipelines: inner ones that end with
-    each iteration of the outer, or that go on over these ends."""
-    best = _pipelined(made)
-    if best.kernel.cycles > CLOSE * max(u.busy for u in best.kernel.timing.units):
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """A kernel, the same with `closed` loops if that may be faster, and about how many cycles a
+    pipeline of either takes."""
+
+    plain: Kernel
+    closed: Kernel | None
+    cycles: float
+
+    @classmethod
+    def of(cls, made: Kernel) -> Prospect:
+        cycles = _expected(made)
+        if cycles <= CLOSE * _busiest(made):
+            return cls(made, None, cycles)
         closed = _closed(made)
-        both = (best,) if closed is None else (best, _pipelined(closed))
-        best = min(both, key=lambda p: p.kernel.cycles)
-    return best
+        return cls(made, closed, min(cycles, inf if closed is None else _expected(closed)))
+
+    def pipelined(self) -> Pipeline:
+        """The same kernel, or a faster one whose loops are software pipelines: inner ones that end
+        with each iteration of the outer, or that go on over these ends."""
+        best = _pipelined(self.plain)
+        if self.closed is not None and best.kernel.cycles > CLOSE * _busiest(best.kernel):
+            best = min((best, _pipelined(self.closed)), key=lambda p: p.kernel.cycles)
+        return best
+
+
+def _busiest(made: Kernel) -> int:
+    return max(u.busy for u in made.timing.units)
+
+
+def _expected(made: Kernel) -> float:
+    """About how many cycles the best pipeline of a kernel takes that has room, where what it loads
+    once delays nothing."""
+    saved = 0.0
+    for band in _bands(made.schedule.resolved):
+        body = _body(made, band)
+        if body is None:
+            continue
+        ranked = (x for x in body.ranked if room(made, body, body.together(x[1])) is not None)
+        for cycles, _ in islice(ranked, 1):
+            loads = sum(load.cycles for load, _ in _loaded_once(made, body, band))
+            saved = max(saved, body.plain - cycles + loads)
+    return max(made.cycles - saved, _busiest(made))
 
 
 def _closed(made: Kernel) -> Kernel | None:
@@ -102,14 +137,14 @@ def _pipelined(made: Kernel) -> Pipeline:
         if body is not None:
             best = Pipeline(plain, plain, band, body, (0,) * len(body.blocks))
             known = set[float]()
-            for cycles, delays in body.ranked():
+            for cycles, delays in body.ranked:
                 if cycles in known:
                     continue  # What is alike to the model hardly differs.
                 kernel = shifted(best, body, delays, body.together(delays))
                 if kernel is not None:
                     known.add(cycles)
                 best = best.or_faster(kernel, body, delays)
-                if best.kernel.cycles <= CLOSE * max(u.busy for u in best.kernel.timing.units):
+                if best.kernel.cycles <= CLOSE * _busiest(best.kernel):
                     break
             found = _started(best, body)
     return found

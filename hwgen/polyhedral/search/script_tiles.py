@@ -27,47 +27,6 @@ UNDERSTOOD = (
 """Primitives of which `Said` knows what they say, wherever they stand."""
 
 
-def known_tiles(schedule: Schedule, scop: Scop, match: Match) -> dict[str, int]:
-    """Tile sizes by loop, in blocks, of the loops over tiles that the beginning of a script has."""
-    tiles: dict[str, int] = {}
-    for loop, site, binding in _walked(schedule, scop, match):
-        steps = _steps(site, binding)
-        lanes = match.block.get(loop, 1)
-        # Tiles, blocks and lanes; lanes only where there are several.
-        if len(steps) >= (3 if lanes > 1 else 2):
-            tiles[loop] = max(1, steps[0][0] // lanes)
-    return tiles
-
-
-def _walked(schedule: Schedule, scop: Scop, match: Match) -> Iterator[tuple[str, Site, Expr]]:
-    """Every loop of the match with the site that gets its tile loop, and its binding there: the
-    spatial ones around the stage that stores, the reduction's around the sum."""
-    state, first = schedule.state, _first(scop)
-    statements = scop.workload.statements
-    last, anchor = scop.statements[-1], scop.anchor
-    root = state.site[first[statements.index(last.source)]]
-    stage = state.stage[root.block.stage]
-    if stage.kind == "copy":
-        walked = [i.names for i in last.target.indices]
-    else:
-        walked = [(name,) for name, _ in last.loops]
-    # A sum that is an output itself is stored over the loops that its elements have.
-    iterators = stage.iterators if len(stage.iterators) == len(walked) else stage.spatial
-    bindings = [root.block.binding[iterator] for iterator, _ in iterators]
-    for loops, binding in zip(walked, bindings, strict=True):
-        yield from ((n, root, binding) for n in loops if n in match.selection.spatial)
-    if not anchor.accumulates:
-        return
-    summed = first[statements.index(anchor.source)]
-    while state.stage[summed].kind == "copy":
-        summed = state.stage[summed].reads[0].tensor
-    site = main_site(state, summed)
-    iterators = state.stage[site.block.stage].iterators
-    for (name, _), (iterator, _) in zip(anchor.loops, iterators, strict=True):
-        if name in match.selection.reduction:
-            yield name, site, site.block.binding[iterator]
-
-
 Lanes = Mapping[str, int]
 """Iterations of loops, or of a stage's iterators, that one call takes."""
 
@@ -77,9 +36,9 @@ class Said:
     """What edits say in any order. `tiles`: of loops, in elements; `orders`: of the outermost loops
     over tiles, outermost first; `memories` and `slots` of tensors; `caches`: by tensor and memory,
     the loops that a copy is loaded in, None where that is open; `shared`: loops whose tiles other
-    blocks stand in; `whole`: loops without tiles, inside of such ones; `begun`: blocks that begin sums; `calls`: by
-    block its intrinsics and their lanes; `lanes`: those of what statements compute. Loops of one
-    iteration say nothing.
+    blocks stand in; `whole`: loops without tiles, inside of such ones; `begun`: blocks that begin
+    sums; `calls`: by block its intrinsics and their lanes; `lanes`: those of what statements
+    compute. Loops of one iteration say nothing.
     """
 
     tiles: Mapping[str, int]
