@@ -23,6 +23,11 @@ from hwgen.spec.intervals import within
 from hwgen.spec.typecheck import integer_range, is_float
 
 
+POWERS = frozenset(2.0**n for n in range(-14, 15))
+"""Powers of two that are normal numbers of all types of floats, as are those that they divide 1
+into."""
+
+
 @dataclass(frozen=True, slots=True)
 class Unification:
     """Operands bound to values and immediates bound to numbers, by name."""
@@ -109,9 +114,8 @@ def _unify(pattern: Expr, value: Expr, known: Unification, facts: _Facts) -> Ite
             else:
                 assert isinstance(value, Binary)
                 yield from _pairwise((left, right), (value.left, value.right), known, facts)
-        case Binary("*", left, right), Unary("-", operand):
-            product = Binary("*", operand, Const(-1))
-            yield from _commutative("*", left, right, product, known, facts)
+        case Binary("*" | "+" as op, left, right), _ if (said := _reworded(op, value)) is not None:
+            yield from _commutative(op, left, right, said, known, facts)
         case Call("min" | "max" as op, (left, right)), Call(other, _) if op == other:
             yield from _commutative(op, left, right, value, known, facts)
         case Call(function, mine), Call(other, theirs) if function == other:
@@ -122,6 +126,19 @@ def _unify(pattern: Expr, value: Expr, known: Unification, facts: _Facts) -> Ite
             yield from _part(inner, operand, known, facts)
         case _:
             return
+
+
+def _reworded(op: str, value: Expr) -> Binary | None:
+    """A value as a product or a sum with a constant, where it is the same to the last bit."""
+    match op, value:
+        case "*", Unary("-", operand):
+            return Binary("*", operand, Const(-1))
+        case "*", Binary("/", operand, Const(number)) if abs(number) in POWERS:
+            return Binary("*", operand, Const(1 / number))
+        case "+", Binary("-", operand, Const(float(number))):
+            return Binary("+", operand, Const(-number))
+        case _:
+            return None
 
 
 def _part(pattern: Expr, value: Expr, known: Unification, facts: _Facts) -> Iterator[Unification]:

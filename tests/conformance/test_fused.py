@@ -300,7 +300,7 @@ def test_slots_without_room_are_not_compiled() -> None:
     whole = body.with_loads([*pipelining._loaded_once(plain, body, band)])
     loads = len(whole.blocks) - len(body.blocks)
     assert loads
-    ranked = [(body, d) for _, d in body.ranked()]
+    ranked = [(body, d) for _, d in body.ranked]
     ranked += [(whole, (*d, *[-1] * loads)) for _, d in ranked]
     left_out: Counter[bool] = Counter()
     for (made, delays), spare in product(ranked, (0, 1, 2)):
