@@ -59,6 +59,7 @@ def processor(*flags: str) -> Vendor:
 
 
 CHIPS = {
+    "apple_amx": Vendor("apple_amx"),
     "arm_neon": Vendor(
         flags=("-fopenmp", "-march=armv8.2-a+dotprod"),
         standards=("c11", "gnu11"),
