@@ -45,7 +45,9 @@ pytestmark = pytest.mark.skipif(not COMPILER, reason="neither gcc nor clang")
 
 @cache
 def made(name: str, sizes: tuple[tuple[str, int], ...]) -> Kernel:
-    return compile_workload(hwgen.load_workload(name, dict(sizes)), hwgen.load_hardware("apple_amx"))
+    return compile_workload(
+        hwgen.load_workload(name, dict(sizes)), hwgen.load_hardware("apple_amx")
+    )
 
 
 def product(m: int, n: int, k: int) -> Kernel:
