@@ -68,7 +68,7 @@ REFUSED = (
     # Nothing widens bytes that are added.
     | {(chip, "add"): "H422" for chip in ("arm_neon", "riscv_rvv", "x86_vnni")}
     # A layer that is stored by vectors is read by elements.
-    | {(chip, "mlp"): "H503" for chip in ("arm_neon", "riscv_rvv")}
+    | {(chip, "mlp"): "H503" for chip in ("apple_amx", "arm_neon", "riscv_rvv")}
     | {
         # What comes out of its accumulators is scaled and saturated, and nothing but products comes
         # in: what is added may be those with one.
@@ -85,7 +85,7 @@ REFUSED = (
     | {
         # Their intrinsics multiply, add and cut off below zero alone.
         (chip, name): "H301"
-        for chip in ("x86_avx2", "x86_avx512")
+        for chip in ("apple_amx", "x86_avx2", "x86_avx512")
         for name in ("attention", "layernorm")
     }
     | {
@@ -109,6 +109,8 @@ PAIRS = tuple(
 )
 """Shipped chips with units, each with the workloads of its kind of numbers that these compute."""
 SMALLER = {
+    ("apple_amx", "attention"): {"L": 8, "D": 16},
+    ("apple_amx", "mlp"): {"M": 4, "K": 16, "H": 16, "G": 16, "N": 16},
     ("arm_neon", "conv2d_requant"): {"C": 4, "H": 6, "W": 6, "O": 8},
     ("arm_neon", "gemm_requant"): {"M": 12, "N": 24, "K": 20},
     ("arm_neon", "matmul"): {"M": 6, "N": 20, "K": 20},

@@ -59,6 +59,7 @@ def processor(*flags: str) -> Vendor:
 
 
 CHIPS = {
+    "apple_amx": Vendor("apple_amx", ("-fopenmp",)),
     "arm_neon": Vendor(
         flags=("-fopenmp", "-march=armv8.2-a+dotprod"),
         standards=("c11", "gnu11"),
@@ -94,6 +95,7 @@ LONG = {
         for chip in ("arm_neon", "cuda_generic", "npu_shared_buffer", "vtcm_two_banks")
     ),
     *((chip, "depthwise_conv2d") for chip in ("arm_neon", "gemmini", "riscv_rvv")),
+    *(("apple_amx", name) for name in ("attention", "layernorm", "mlp")),
     *(
         (chip, name)
         for chip in ("arm_neon", "riscv_rvv")

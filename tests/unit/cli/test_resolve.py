@@ -232,7 +232,7 @@ def test_only_files_that_are_chips_are_named(project: Path) -> None:
         with pytest.raises(HwgenError) as caught:
             find_spec(text)
         found = caught.value.diagnostic
-        assert found.allowed.startswith("a path, or one of: arm_neon, chip, cpu_generic, ")
+        assert found.allowed.startswith("a path, or one of: apple_amx, arm_neon, chip, ")
         assert "settings" not in found.allowed + found.repair
 
 
