@@ -109,6 +109,7 @@ LONG = {
         for name in ("add", "attention", "conv2d", "conv2d_requant", "matmul", "mlp")
     ),
     *((chip, "mlp") for chip in ("x86_avx2", "x86_avx512")),
+    *(("hexagon_hvx", name) for name in ("conv2d_requant", "gemm_requant")),
 }
 """Pairs that take a second or more to generate."""
 COMPILERS_OWN = (
