@@ -22,7 +22,6 @@ from hwgen.spec.hardware import Immediate
 from hwgen.spec.intervals import within
 from hwgen.spec.typecheck import integer_range, is_float
 
-
 POWERS = frozenset(2.0**n for n in range(-14, 15))
 """Powers of two that are normal numbers of all types of floats, as are those that they divide 1
 into."""

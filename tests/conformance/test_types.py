@@ -21,6 +21,7 @@ TYPES: dict[str, dict[str, str]] = {
     "cuda_generic": FLOATS,
     "davinci_core": {"T": "float16", "ACC": "float32"},
     "gemmini": {},
+    "hexagon_hvx": {"a": "uint8", "OUT": "int32"},
     "npu_shared_buffer": FLOATS,
     "riscv_rvv": {"OUT": "int32"},
     "tpu_v1": {},

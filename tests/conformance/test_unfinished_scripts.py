@@ -16,7 +16,7 @@ from hwgen.passes.scripting import compile_script
 from hwgen.pipeline import compile_workload
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.expression import DTYPES
-from hwgen.spec.load import load_hardware, load_workload
+from hwgen.spec.load import load_hardware, load_workload, make_workload
 from hwgen.verify.check_program import check_program
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
@@ -164,3 +164,20 @@ def test_rows_that_all_phases_share_leave_nothing_between() -> None:
     workload = made.workload
     least = sum(DTYPES[t.dtype] * prod(t.shape) for t in (*workload.inputs, *workload.outputs))
     assert moved_bytes(made.program, made.hardware, workload) == least
+
+
+@pytest.mark.parametrize(
+    ("rows", "split"), tiered([(1, 1), (1, 2), (2, 2), (2, 4), (4, 4)], [(2, 2)])
+)
+def test_lanes_split_off_leave_tiles_open(rows: int, split: int) -> None:
+    """The loops around an instruction's lanes are none of tiles that nothing else stands in."""
+    chip = load_hardware(ROOT / "hw_specs" / "vta.yaml", {"BATCH": rows})
+    tensors = {"a": "int8[64, 64]", "b": "int8[64, 64]", "c": "int32[64, 64]", "d": "int8[64, 64]"}
+    compute = ["c[i, j] += a[i, k] * b[j, k]", "d[p, q] = int8(c[p, q])"]
+    workload = make_workload(name="unit", sizes={}, tensors=tensors, compute=compute)
+    sizes = (("i", split), ("j", 16), ("k", 16))
+    lines = [f"{n}_o, {n}_i = s.split('{n}', factor={size})" for n, size in sizes]
+    script = "\n".join([*lines, "s.reorder(i_o, j_o, k_o, i_i, j_i, k_i)"])
+    made = complete_script(workload, chip, script, "mine.py", QUICK)
+    assert made.cycles <= 1.1 * compile_workload(workload, chip, QUICK).cycles
+    examine(made, draw_inputs(workload, 1, "small"))

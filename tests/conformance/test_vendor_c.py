@@ -29,6 +29,7 @@ from hwgen.passes.kernel import Kernel
 from hwgen.passes.scripting import compile_script
 from hwgen.pipeline import compile_workload
 from hwgen.spec.hardware import HardwareSpec
+from tests.hexagon import COMPILER, WHEEL, have_compiler
 from tests.samples import ROOT, SMALLER
 from tests.sampling import QUICK, THOROUGH, some, tiered
 from tests.shim.cuda.device import host_text
@@ -47,6 +48,8 @@ class Vendor:
     standards: tuple[str, ...] = C99
     compilers: tuple[tuple[str, ...], ...] = ()
     """Commands of those for another machine; none: gcc and clang."""
+    parse: str = "-fsyntax-only"
+    """The option by which they parse the C."""
 
     def installed(self, *, cuda: bool) -> list[tuple[str, ...]]:
         """The commands that are here."""
@@ -69,6 +72,12 @@ CHIPS = {
     "cuda_generic": Vendor("shim/cuda", ("-Wno-unknown-pragmas",), ("c++14", "c++17")),
     "davinci_core": Vendor("shim_chips"),
     "gemmini": Vendor("gemmini"),
+    "hexagon_hvx": Vendor(
+        flags=("-fopenmp-simd", "-Wno-pass-failed"),
+        standards=("c11", "gnu11"),
+        compilers=(COMPILER if have_compiler() else (WHEEL,),),
+        parse="-c",  # It takes this alone for a reason not to link.
+    ),
     "npu_shared_buffer": Vendor(),
     "riscv_rvv": Vendor(
         # Clang remarks that it does not vectorise a loop of the core.
@@ -102,9 +111,16 @@ LONG = {
         for name in ("add", "attention", "conv2d", "conv2d_requant", "matmul", "mlp")
     ),
     *((chip, "mlp") for chip in ("x86_avx2", "x86_avx512")),
+    *(("hexagon_hvx", name) for name in ("conv2d_requant", "gemm_requant")),
 }
 """Pairs that take a second or more to generate."""
-COMPILERS_OWN = ("arm_neon.h", "immintrin.h", "riscv_vector.h")
+COMPILERS_OWN = (
+    "arm_neon.h",
+    "hexagon_types.h",
+    "hvx_hexagon_protos.h",
+    "immintrin.h",
+    "riscv_vector.h",
+)
 UNITS_ALONE = ("npu_shared_buffer", "vtcm_two_banks")
 """Chips without a processor: they refuse what their units do not compute."""
 
@@ -148,7 +164,7 @@ class Files:
         # Clang remarks that it does not vectorise a loop that calls rintf, freestanding as it is.
         flags += ["-ffreestanding", "-Wno-pass-failed"] if self.freestanding else []
         flags += ["-x", "c++"] if cuda else []
-        flags += ["-O2", "-c"] if turn is None else ["-fsyntax-only"]
+        flags += ["-O2", "-c"] if turn is None else [vendor.parse]
         sources = [name for name in self.texts if not name.endswith(".h")]
         found: list[str] = []
         commands = vendor.installed(cuda=cuda)

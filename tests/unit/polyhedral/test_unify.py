@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -17,8 +19,10 @@ from hwgen.spec.ranges import Range
 FIELD = {"imm": Immediate("imm", "int32", Range(-8, 7))}
 
 
-def bindings(pattern: str, value: str) -> list[dict[str, str]]:
-    found = unify(parse_expression(pattern), parse_expression(value), FIELD)
+def bindings(
+    pattern: str, value: str, fields: Mapping[str, Immediate] = FIELD
+) -> list[dict[str, str]]:
+    found = unify(parse_expression(pattern), parse_expression(value), fields)
     return [{n: str(v) for n, v in (*f.operands, *f.immediates)} for f in found]
 
 
@@ -54,6 +58,20 @@ def test_a_negated_value_is_a_product_with_minus_one() -> None:
     assert bindings("-d[i]", "-x[i]") == [{"d": "x[i]"}]
     assert bindings("d[i] * s[i]", "-x[i]") != []
     assert bindings("d[i] - s[i]", "-x[i]") == []  # 0 - 0 is no negative zero.
+
+
+def test_a_division_by_a_power_of_two_is_a_product() -> None:
+    fields = {"imm": floating("float32")}
+    assert bindings("d[i] * imm", "x[i] / 8.0", fields) == [{"d": "x[i]", "imm": "0.125"}]
+    assert bindings("d[i] * imm", "x[i] / -0.5", fields) == [{"d": "x[i]", "imm": "-2.0"}]
+    for number in ("6.0", "0.0", "32768.0"):  # The last one's inverse is no normal float16.
+        assert bindings("d[i] * imm", f"x[i] / {number}", fields) == []
+
+
+def test_a_constant_taken_off_is_added() -> None:
+    fields = {"imm": floating("float32")}
+    assert bindings("d[i] + imm", "x[i] - 3.0", fields) == [{"d": "x[i]", "imm": "-3.0"}]
+    assert bindings("d[i] + imm", "3.0 - x[i]", fields) == []
 
 
 def test_shift_does_not_commute() -> None:
