@@ -114,7 +114,7 @@ def _completed(
             best: Kernel | None = None
             for inside in places:
                 try:
-                    made = completion.made(Choice(inside, kept, covers))
+                    made = compile_tree(completion.written(Choice(inside, kept, covers)))
                 except HwgenError as error:
                     if not error.code.startswith(REFUSALS):
                         raise
@@ -159,7 +159,7 @@ class Completion:
     """A schedule to be completed, which goes on from a `start`; `known`: what was found for
     phases of which it says nothing, by their numbers and what they share; `matches`: of phases,
     and of stages alone, that were matched; `matched`: the same, by all that they depend on; `done`:
-    what choices have given stages so far, by these, or why they are refused."""
+    what choices have given stages so far, by these."""
 
     schedule: Schedule
     options: SearchOptions
@@ -169,9 +169,7 @@ class Completion:
         default_factory=dict[tuple[int, Sharing], Kernel]
     )
     matches: dict[str, list[Match]] = field(default_factory=dict[str, list[Match]])
-    done: dict[object, _Done | HwgenError] = field(
-        default_factory=dict[object, "_Done | HwgenError"]
-    )
+    done: dict[object, _Done] = field(default_factory=dict[object, "_Done"])
     matched: FirstMatches = field(init=False)
 
     def __post_init__(self) -> None:
@@ -219,10 +217,6 @@ class Completion:
         best = sorted(ranked)[:COVERS_TRIED]
         return [dict(zip(names, numbers, strict=True)) for *_, numbers in best]
 
-    def made(self, choice: Choice) -> Kernel:
-        """The kernel that a choice gives."""
-        return compile_tree(self.written(choice))
-
     def written(self, choice: Choice) -> Schedule:
         """The schedule that a choice gives."""
         with isl.bounded():
@@ -237,9 +231,9 @@ class Completion:
                     group = partial(self._phase, number, names, shared)
                     done = self._after(done, (f"phase {number}", mine, shared), group, choice)
             for stage in self.schedule.state.stages:
-                if stage.tensor in done.bare:
-                    what = stage.tensor, {stage.tensor}, None
-                    done = self._after(done, what, partial(self._alone, stage.tensor), choice)
+                if (name := stage.tensor) in done.bare:
+                    what = name, {name}, None
+                    done = self._after(done, what, partial(self._alone, name), choice)
             made = done.schedule.copy()
             made.settle()
         return made
@@ -271,22 +265,16 @@ class Completion:
         key = (*done.key, name, choice.covers.get(name, 0), shared)
         if key not in self.done:
             made, bare, held = done.schedule.copy(), done.bare, dict(done.held)
-            try:
-                writer = group(made, choice)
-                if writer is not None:
-                    writer.write()
-                    bare = bare - {*stages}
-                    storages = writer.tiling.match.selection.storages
-                    held |= {x.tensor: x.memory for x in storages if x.shape}
-                if writer is not None and shared is None:
-                    self._begin(made, name)
-                self.done[key] = _Done(key, made, bare, held)
-            except HwgenError as error:
-                self.done[key] = error
-        known = self.done[key]
-        if isinstance(known, HwgenError):
-            raise known
-        return known
+            writer = group(made, choice)
+            if writer is not None:
+                writer.write()
+                bare = bare - {*stages}
+                storages = writer.tiling.match.selection.storages
+                held |= {x.tensor: x.memory for x in storages if x.shape}
+            if writer is not None and shared is None:
+                self._begin(made, name)
+            self.done[key] = _Done(key, made, bare, held)
+        return self.done[key]
 
     def _begin(self, made: Schedule, name: str) -> None:
         """Calls for what a stage starts from, where that is computed.

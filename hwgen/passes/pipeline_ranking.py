@@ -40,10 +40,6 @@ LATEST = 16
 CLOSE = 1.01
 """A kernel that takes hardly longer than its busiest unit works cannot get much faster."""
 
-LONG = 1.03
-"""A kernel that takes little longer than its busiest unit works has hardly any start."""
-
-
 Room = Callable[[Sequence[int]], Mapping[str, int] | None]
 """Slots of each place that some delays take; None where there is no room for them."""
 

@@ -21,7 +21,7 @@ from hwgen.codegen.nodes import calls
 from hwgen.errors import Tolerating
 from hwgen.passes.kernel import REFUSALS, Kernel
 from hwgen.passes.pieces import Pieces, hand_over
-from hwgen.passes.pipeline_ranking import CLOSE, LONG, Body, Edge, Work
+from hwgen.passes.pipeline_ranking import CLOSE, Body, Edge, Work
 from hwgen.passes.trees import compile_tree
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.tree.edit import path
@@ -44,7 +44,7 @@ class Pipeline:
     @property
     def waits(self) -> bool:
         """Whether its units wait for more than a little of its time."""
-        return self.kernel.cycles > LONG * _busiest(self.kernel)
+        return self.kernel.cycles > CLOSE * _busiest(self.kernel)
 
     def or_faster(
         self,
@@ -80,7 +80,7 @@ class Prospect:
         """The same kernel, or a faster one whose loops are software pipelines: inner ones that end
         with each iteration of the outer, or that go on over these ends."""
         best = _pipelined(self.plain)
-        if self.closed is not None and best.kernel.cycles > CLOSE * _busiest(best.kernel):
+        if self.closed is not None and best.waits:
             best = min((best, _pipelined(self.closed)), key=lambda p: p.kernel.cycles)
         return best
 
@@ -144,7 +144,7 @@ def _pipelined(made: Kernel) -> Pipeline:
                 if kernel is not None:
                     known.add(cycles)
                 best = best.or_faster(kernel, body, delays)
-                if best.kernel.cycles <= CLOSE * _busiest(best.kernel):
+                if not best.waits:
                     break
             found = _started(best, body)
     return found

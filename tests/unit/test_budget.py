@@ -12,7 +12,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[2] / "hwgen"
 
 BUDGET = {
-    "": 1108,
+    "": 1086,
     "autoschedule": 2447,
     "calibrate": 809,
     "cli": 5110,
@@ -20,11 +20,11 @@ BUDGET = {
     "exploration": 1361,
     "model": 10490,
     "network": 5935,
-    "passes": 6485,
-    "polyhedral": 24605,
+    "passes": 6563,
+    "polyhedral": 24586,
     "report": 3526,
     "spec": 11395,
-    "verify": 4061,
+    "verify": 4050,
 }
 """Lines of Python at most, by folder; "": modules of the package itself."""
 
