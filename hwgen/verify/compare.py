@@ -101,6 +101,17 @@ def compare(
     return Comparison(tensors=tuple(found))
 
 
+def unexplained(
+    workload: Workload,
+    inputs: Mapping[str, Array],
+    outputs: Mapping[str, Array],
+    reference: Mapping[str, Array],
+    leeway: Leeway = NO_LEEWAY,
+) -> Difference | None:
+    """The first difference from the reference that rounding does not explain."""
+    return compare(workload, inputs, outputs, reference, leeway).difference
+
+
 @np.errstate(all="ignore")
 def outside(found: Array, dtype: str, expected: Bounded) -> Mask:
     """Where a result is further from the exact value than rounding explains."""

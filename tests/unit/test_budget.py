@@ -24,7 +24,7 @@ BUDGET = {
     "polyhedral": 24586,
     "report": 3526,
     "spec": 11395,
-    "verify": 4050,
+    "verify": 4061,
 }
 """Lines of Python at most, by folder; "": modules of the package itself."""
 

@@ -13,7 +13,7 @@ from hwgen.model.reference import run_reference
 from hwgen.spec.load import make_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify import rounding
-from hwgen.verify.compare import Comparison, compare, outside
+from hwgen.verify.compare import Comparison, compare, outside, unexplained
 from hwgen.verify.data import draw_inputs, first_difference
 from hwgen.verify.rounding import Leeway, rounding_bounds
 
@@ -61,7 +61,7 @@ def test_sums_in_any_order_pass(seed: int) -> None:
     outputs = {"c": total}
     difference = first_difference(outputs, run_reference(workload, inputs))
     assert difference is not None, "the orders round differently, or this test shows nothing"
-    assert compare(workload, inputs, outputs, run_reference(workload, inputs)).difference is None
+    assert unexplained(workload, inputs, outputs, run_reference(workload, inputs)) is None
 
 
 @pytest.mark.parametrize("workload", [matmul(), softmax()], ids=lambda w: w.name)
@@ -73,7 +73,7 @@ def test_a_wrong_element_is_found(workload: Workload) -> None:
     wrong[2, 5] = wrong[2, 5] * np.float32(1.001) + np.float32(1e-3)
     difference = first_difference({name: wrong}, outputs)
     assert difference is not None
-    found = compare(workload, inputs, {name: wrong}, outputs).difference
+    found = unexplained(workload, inputs, {name: wrong}, outputs)
     assert found is not None
     assert found.index == (2, 5)
     assert found.count == 1
@@ -87,9 +87,7 @@ def test_a_missing_contribution_is_found() -> None:
     outputs = run_reference(workload, left_out)
     difference = first_difference(outputs, run_reference(workload, inputs))
     assert difference is not None
-    assert (
-        compare(workload, inputs, outputs, run_reference(workload, inputs)).difference is not None
-    )
+    assert unexplained(workload, inputs, outputs, run_reference(workload, inputs)) is not None
 
 
 @pytest.mark.parametrize("workload", [matmul(), softmax()], ids=lambda w: w.name)
@@ -132,9 +130,9 @@ def test_integers_of_inexact_floats_may_differ_as_far_as_these() -> None:
     reference = run_reference(workload, inputs)
     difference = first_difference(outputs, reference)
     assert difference is not None, "the orders round differently, or this test shows nothing"
-    assert compare(workload, inputs, outputs, run_reference(workload, inputs)).difference is None
+    assert unexplained(workload, inputs, outputs, run_reference(workload, inputs)) is None
     wrong = {"q": outputs["q"] + np.int32(100_000)}
-    assert compare(workload, inputs, wrong, reference).difference is not None
+    assert unexplained(workload, inputs, wrong, reference) is not None
 
 
 def one_pass(rows: int, columns: int) -> Workload:
@@ -182,9 +180,7 @@ def test_where_the_error_reaches_a_singularity_there_is_no_bound_and_the_verdict
     assert "2 of 3 elements of y are not compared" in found.verdict()
     assert found.verdict().startswith("y equal to the reference")
     outputs["y"][2] *= np.float32(1.01)
-    assert compare(workload, {"x": x}, outputs, reference).difference is not None, (
-        "that one has a bound"
-    )
+    assert unexplained(workload, {"x": x}, outputs, reference) is not None, "that one has a bound"
 
 
 def test_where_no_element_has_a_bound_nothing_was_compared() -> None:
@@ -299,7 +295,7 @@ def test_special_values_stay_within_the_bounds_and_warn_of_nothing(workload: Wor
     for seed in range(20):
         inputs = draw_inputs(workload, seed, "special")
         reference = run_reference(workload, inputs)
-        assert compare(workload, inputs, reference, reference).difference is None
+        assert unexplained(workload, inputs, reference, reference) is None
         for name, bound in rounding_bounds(workload, inputs).items():
             assert not outside(reference[name], workload.tensor[name].dtype, bound).any()
 
