@@ -484,8 +484,10 @@ class _Block(TilingWriter):
             memory = plan.stored_memory(statement)
             mine = {self.stage(x) for x in plan.statements} | {*self.moved.values()}
             readers = [x.tensor for x in s.state.readers(tensor) if x.tensor in mine]
-            wider = "" if readers else self.wider(tensor, memory)
-            self.moved[tensor] = s.cache_write(tensor, memory, wider, readers)
+            if readers:
+                self.moved[tensor] = s.cache_write(tensor, memory, "", readers)
+            else:
+                self.moved[tensor] = self.computed(statement, memory, ())
             self.stores[tensor] = statement
             if plan.hidden(statement):
                 return

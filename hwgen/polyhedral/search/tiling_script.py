@@ -27,6 +27,7 @@ from hwgen.polyhedral.search.tiling_plan import plan_of
 from hwgen.polyhedral.semantics import widens
 from hwgen.polyhedral.tree.build import stage_of
 from hwgen.polyhedral.tree.tensorize import tensorize
+from hwgen.polyhedral.unify import unify
 from hwgen.polyhedral.value_range import value_range
 from hwgen.spec.expression import Access, Cast
 from hwgen.spec.intervals import within
@@ -205,9 +206,26 @@ class TilingWriter(LoadWriter):
         every dimension."""
         s, tensor = self.schedule, self.stage(statement)
         memory = self.plan.stored_memory(statement)
-        moved = s.cache_write(tensor, memory, self.wider(tensor, memory), readers)
-        self.moved[tensor] = moved
+        moved = self.moved[tensor] = self.computed(statement, memory, readers)
         return self.axes(statement, moved, s.loops(tensor))
+
+    def computed(self, statement: ScopStatement, memory: str, readers: Sequence[str]) -> str:
+        """The stage that computes in a memory what another then stores: the value, or the part of
+        it that a store's own steps are applied to."""
+        s, tensor = self.schedule, self.stage(statement)
+        value = s.state.stage[tensor].value
+        dtypes = {t.name: t.dtype for t in s.state.tensors}
+        whole = value.operand if isinstance(value, Cast) else value
+        for store in self.plan.of(statement, "store") if not readers else ():
+            fields = {i.name: i for i in store.intrinsic.immediates}
+            for found in unify(store.intrinsic.semantics[0].value, value, fields, dtypes):
+                (_, part), *others = found.operands
+                inner = not others and part not in (value, whole)
+                if inner and found.immediates == store.immediates:
+                    made = s.bind_expr(tensor, str(part))
+                    self.scope(made, memory)
+                    return made
+        return s.cache_write(tensor, memory, self.wider(tensor, memory), readers)
 
     def _in_parts(self, statement: ScopStatement) -> list[tuple[str, str]]:
         """Sum up parts of the reduction in a memory, to be added up where the sums are stored; the
