@@ -132,8 +132,8 @@ class _Rest:
 
     def found(self) -> Kernel | None:
         """The best schedule of those that agree with what the script says."""
-        said = Said.of(self.schedule, self.scop)
         with Tolerating(NO_KERNEL):
+            said = Said.of(self.schedule, self.scop)
             return None if said is None else self._best(said)
         return None  # What no phase as a whole has, stages may have each.
 
