@@ -258,7 +258,9 @@ def test_a_pipeline_keeps_its_busiest_unit_at_work() -> None:
     schedule = begun(layers, Sketch(0, 64))
     completion = fusing.Completion(schedule, fusing.DEFAULTS, layers)
     loops = Sketch(0, 64).loops(schedule)
-    plain = completion.made(fusing.Choice(loops, "whole", completion.covers(loops)[0]))
+    plain = compile_tree(
+        completion.written(fusing.Choice(loops, "whole", completion.covers(loops)[0]))
+    )
     made = Prospect.of(plain).pipelined().kernel
     busiest = max(u.busy for u in made.timing.units)
     assert plain.cycles > 2 * busiest
@@ -293,7 +295,9 @@ def test_slots_without_room_are_not_compiled() -> None:
     schedule = begun(layers, Sketch(0, 128))
     completion = fusing.Completion(schedule, fusing.DEFAULTS, layers)
     loops = Sketch(0, 128).loops(schedule)
-    plain = completion.made(fusing.Choice(loops, "whole", completion.covers(loops)[0]))
+    plain = compile_tree(
+        completion.written(fusing.Choice(loops, "whole", completion.covers(loops)[0]))
+    )
     (band,) = pipelining._bands(plain.schedule.resolved)
     body = pipelining._body(plain, band)
     assert body is not None
@@ -341,7 +345,9 @@ def _in_rows(given: Workload) -> Kernel:
     schedule = begun(start(given), Sketch(0, 16))
     completion = fusing.Completion(schedule, fusing.DEFAULTS, start(given))
     loops = Sketch(0, 16).loops(schedule)
-    return completion.made(fusing.Choice(loops, "whole", completion.covers(loops)[0]))
+    return compile_tree(
+        completion.written(fusing.Choice(loops, "whole", completion.covers(loops)[0]))
+    )
 
 
 def test_heads_are_outside_of_rows_where_each_has_its_keys() -> None:
