@@ -271,7 +271,7 @@ class _Search:
             kernels += [] if made is None else [made]
         kernels.sort(key=self._least)
         best = [k for k in kernels[:PIPELINED_KERNELS] if self._least(k) < self.most]
-        for prospect in sorted(map(Prospect.of, best), key=self._promise):
+        for prospect in sorted(map(Prospect, best), key=self._promise):
             if self._promise(prospect) >= self.most:
                 break
             made = prospect.pipelined()

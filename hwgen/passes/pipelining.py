@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
-from math import inf, prod
+from math import prod
 
 from hwgen.codegen.nodes import calls
 from hwgen.errors import Tolerating
@@ -59,28 +59,30 @@ class Pipeline:
         return Pipeline(kernel, self.plain, self.band, body, delays, pieces)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Prospect:
-    """A kernel, the same with `closed` loops if that may be faster, and about how many cycles a
-    pipeline of either takes."""
+    """A kernel that may become a pipeline."""
 
     plain: Kernel
-    closed: Kernel | None
-    cycles: float
 
-    @classmethod
-    def of(cls, made: Kernel) -> Prospect:
-        cycles = _expected(made)
-        if cycles <= CLOSE * _busiest(made):
-            return cls(made, None, cycles)
-        closed = _closed(made)
-        return cls(made, closed, min(cycles, inf if closed is None else _expected(closed)))
+    @cached_property
+    def closed(self) -> Kernel | None:
+        """The same with closed loops."""
+        return _closed(self.plain)
+
+    @cached_property
+    def cycles(self) -> float:
+        """About how many cycles the best pipeline takes."""
+        cycles = _expected(self.plain)
+        if cycles <= CLOSE * _busiest(self.plain) or self.closed is None:
+            return cycles
+        return min(cycles, _expected(self.closed))
 
     def pipelined(self) -> Pipeline:
         """The same kernel, or a faster one whose loops are software pipelines: inner ones that end
         with each iteration of the outer, or that go on over these ends."""
         best = _pipelined(self.plain)
-        if self.closed is not None and best.waits:
+        if best.waits and self.closed is not None:
             best = min((best, _pipelined(self.closed)), key=lambda p: p.kernel.cycles)
         return best
 

@@ -20,7 +20,7 @@ BUDGET = {
     "exploration": 1361,
     "model": 10490,
     "network": 5935,
-    "passes": 6565,
+    "passes": 6567,
     "polyhedral": 24604,
     "report": 3526,
     "spec": 11395,
