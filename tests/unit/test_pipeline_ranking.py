@@ -115,13 +115,13 @@ def test_the_best_come_first(seed: int) -> None:
     now = cycles(found, [0] * len(found.blocks), found.slots)
     ranked = sorted((cycles(found, d, found.needed(d, 1)), sum(d), d) for d in choices(found))
     best = [(taken, d) for taken, _, d in ranked if taken * CLOSE < now][:COMPILED]
-    assert found.ranked() == best
+    assert found.ranked == best
 
 
 def test_some_bodies_gain_and_some_are_not_in_order() -> None:
     """Else the tests above would say little."""
     bodies = [body(seed) for seed in SEEDS]
-    assert any(found.ranked() for found in bodies)
+    assert any(found.ranked for found in bodies)
     every = [cycles(found, d, found.needed(d, 0)) for found in bodies for d in choices(found)]
     assert inf in every
     assert min(every) < inf
@@ -189,7 +189,7 @@ def test_without_room_nothing_begins_sooner() -> None:
 def test_a_load_comes_before_who_needs_it() -> None:
     for seed in SEEDS:
         found = with_load(seed)
-        for _, delays in body(seed).ranked():
+        for _, delays in body(seed).ranked:
             best = found.started(delays, lambda d, found=found: found.needed(d, 1))
             if best is not None:
                 assert best[-1] < min(best[1], best[2])
