@@ -12,6 +12,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
+from math import frexp
 
 import numpy as np
 
@@ -21,10 +22,6 @@ from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name,
 from hwgen.spec.hardware import Immediate
 from hwgen.spec.intervals import within
 from hwgen.spec.typecheck import integer_range, is_float
-
-POWERS = frozenset(2.0**n for n in range(-14, 15))
-"""Powers of two that are normal numbers of all types of floats, as are those that they divide 1
-into."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +129,18 @@ def _reworded(op: str, value: Expr) -> Binary | None:
     match op, value:
         case "*", Unary("-", operand):
             return Binary("*", operand, Const(-1))
-        case "*", Binary("/", operand, Const(number)) if abs(number) in POWERS:
+        case "*", Binary("/", operand, Const(number)) if _is_power_of_two(number):
             return Binary("*", operand, Const(1 / number))
         case "+", Binary("-", operand, Const(float(number))):
             return Binary("+", operand, Const(-number))
         case _:
             return None
+
+
+def _is_power_of_two(number: float) -> bool:
+    """Whether a number is one, and so is its inverse in all types of floats, a normal number."""
+    mantissa, exponent = frexp(abs(number))
+    return mantissa == 0.5 and abs(exponent - 1) <= 14
 
 
 def _part(pattern: Expr, value: Expr, known: Unification, facts: _Facts) -> Iterator[Unification]:

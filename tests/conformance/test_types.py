@@ -16,6 +16,7 @@ from tests.sampling import THOROUGH
 
 FLOATS = {"T": "float32", "ACC": "float32"}
 TYPES: dict[str, dict[str, str]] = {
+    "apple_amx": FLOATS,
     "arm_neon": {"OUT": "int32"},
     "cpu_generic": FLOATS,
     "cuda_generic": FLOATS,

@@ -30,7 +30,7 @@ FOLDERS = ("passes", "autoschedule", "polyhedral", "codegen/lower", "network", "
 OUTSIDE = {
     "passes/interleaving.py": 1,
     "passes/phase.py": 3,
-    "passes/pipeline_ranking.py": 8,
+    "passes/pipeline_ranking.py": 7,
     "passes/worth.py": 1,
     "polyhedral/search/bank_share.py": 1,
     "polyhedral/search/choose.py": 9,
