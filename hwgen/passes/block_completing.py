@@ -144,7 +144,7 @@ def _with_slots(given: Schedule, made: Kernel, options: SearchOptions) -> Kernel
 
 
 @dataclass(frozen=True, slots=True)
-class _Done:
+class _Draft:
     """A draft in which some stages have got their calls. `key`: by what choices; `bare`: stages
     without calls; `held`: the memory of each tensor that is on the chip."""
 
@@ -169,7 +169,7 @@ class Completion:
         default_factory=dict[tuple[int, Sharing], Kernel]
     )
     matches: dict[str, list[Match]] = field(default_factory=dict[str, list[Match]])
-    done: dict[object, _Done] = field(default_factory=dict[object, "_Done"])
+    done: dict[object, _Draft] = field(default_factory=dict[object, "_Draft"])
     matched: FirstMatches = field(init=False)
 
     def __post_init__(self) -> None:
@@ -221,7 +221,7 @@ class Completion:
         """The schedule that a choice gives."""
         with isl.bounded():
             key = choice.inside, choice.kept
-            done = _Done(key, self.schedule.draft(), self._bare, _held(self.schedule))
+            done = _Draft(key, self.schedule.draft(), self._bare, _held(self.schedule))
             stages = self.start.stages
             for number, phase in enumerate(self.phases):
                 names = tuple(stages.get(s.name, "") for s in phase.workload.statements)
@@ -250,11 +250,11 @@ class Completion:
 
     def _after(
         self,
-        done: _Done,
+        done: _Draft,
         what: tuple[str, Collection[str], Sharing | None],
         group: Callable[[Schedule, Choice], TilingWriter | None],
         choice: Choice,
-    ) -> _Done:
+    ) -> _Draft:
         """What is done after some stages got their calls, if units have any: choices that did the
         same until then go on from there.
 
@@ -273,7 +273,7 @@ class Completion:
                 held |= {x.tensor: x.memory for x in storages if x.shape}
             if writer is not None and shared is None:
                 self._begin(made, name)
-            self.done[key] = _Done(key, made, bare, held)
+            self.done[key] = _Draft(key, made, bare, held)
         return self.done[key]
 
     def _begin(self, made: Schedule, name: str) -> None:
@@ -487,7 +487,7 @@ class _Block(TilingWriter):
             if readers:
                 self.moved[tensor] = s.cache_write(tensor, memory, "", readers)
             else:
-                self.moved[tensor] = self.computed(statement, memory, ())
+                self.moved[tensor] = self.computed_before_store(statement, memory, ())
             self.stores[tensor] = statement
             if plan.hidden(statement):
                 return

@@ -27,7 +27,7 @@ from hwgen.passes.handovers import in_pieces
 from hwgen.passes.kernel import REFUSALS, Kernel
 from hwgen.passes.phase import DEFAULTS, SearchOptions
 from hwgen.passes.pipeline_ranking import CLOSE
-from hwgen.passes.pipelining import Pipeline, Prospect
+from hwgen.passes.pipelining import Pipeline, PipelineCandidate
 from hwgen.passes.sliding import instances, slid, slides
 from hwgen.passes.start import Start
 from hwgen.passes.trees import compile_tree
@@ -271,7 +271,7 @@ class _Search:
             kernels += [] if made is None else [made]
         kernels.sort(key=self._least)
         best = [k for k in kernels[:PIPELINED_KERNELS] if self._least(k) < self.most]
-        for prospect in sorted(map(Prospect, best), key=self._promise):
+        for prospect in sorted(map(PipelineCandidate, best), key=self._promise):
             if self._promise(prospect) >= self.most:
                 break
             made = prospect.pipelined()
@@ -299,7 +299,7 @@ class _Search:
         """What a kernel takes at least by the objective, however its stages are shifted."""
         return (*self._measure(kernel)[:-1], _busiest(kernel))
 
-    def _promise(self, prospect: Prospect) -> Measure:
+    def _promise(self, prospect: PipelineCandidate) -> Measure:
         """What a pipeline is about to take by the objective."""
         return (*self._measure(prospect.plain)[:-1], prospect.cycles)
 

@@ -60,7 +60,7 @@ class Pipeline:
 
 
 @dataclass(frozen=True)
-class Prospect:
+class PipelineCandidate:
     """A kernel that may become a pipeline."""
 
     plain: Kernel

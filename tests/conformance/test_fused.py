@@ -25,7 +25,7 @@ from hwgen.passes.network import in_blocks
 from hwgen.passes.parts import CompileUnits
 from hwgen.passes.phase import SearchOptions
 from hwgen.passes.pieces import hand_over
-from hwgen.passes.pipelining import Prospect
+from hwgen.passes.pipelining import PipelineCandidate
 from hwgen.passes.scripting import compile_script
 from hwgen.passes.sliding import instances, slides
 from hwgen.passes.start import Start
@@ -261,7 +261,7 @@ def test_a_pipeline_keeps_its_busiest_unit_at_work() -> None:
     plain = compile_tree(
         completion.written(fusing.Choice(loops, "whole", completion.covers(loops)[0]))
     )
-    made = Prospect(plain).pipelined().kernel
+    made = PipelineCandidate(plain).pipelined().kernel
     busiest = max(u.busy for u in made.timing.units)
     assert plain.cycles > 2 * busiest
     assert made.cycles < 1.15 * busiest
@@ -321,7 +321,7 @@ def test_operands_come_and_results_leave_in_pieces() -> None:
     """Of a short kernel, the first products begin with a part of the keys, and the last results
     are stored while others are computed; what is foretold to gain nothing is not compiled."""
     plain = _in_rows(workload("attention"))
-    whole = Prospect(plain).pipelined()
+    whole = PipelineCandidate(plain).pipelined()
     found = in_pieces(whole)
     assert found.kernel.cycles < 0.97 * whole.kernel.cycles
     assert {(p.source, p.target) for p in found.pieces} == {("k_local", "s"), ("y_local", "y")}
@@ -333,7 +333,7 @@ def test_operands_come_and_results_leave_in_pieces() -> None:
 
 
 def test_pieces_that_no_loop_has_are_refused() -> None:
-    found = in_pieces(Prospect(_in_rows(workload("attention"))).pipelined())
+    found = in_pieces(PipelineCandidate(_in_rows(workload("attention"))).pipelined())
     schedule = found.plain.schedule.copy()
     with pytest.raises(HwgenError, match="in 7 pieces") as refused:
         hand_over(schedule, replace(found.pieces[0], count=7), found.band)

@@ -206,22 +206,25 @@ class TilingWriter(LoadWriter):
         every dimension."""
         s, tensor = self.schedule, self.stage(statement)
         memory = self.plan.stored_memory(statement)
-        moved = self.moved[tensor] = self.computed(statement, memory, readers)
+        moved = self.moved[tensor] = self.computed_before_store(statement, memory, readers)
         return self.axes(statement, moved, s.loops(tensor))
 
-    def computed(self, statement: ScopStatement, memory: str, readers: Sequence[str]) -> str:
+    def computed_before_store(
+        self, statement: ScopStatement, memory: str, readers: Sequence[str]
+    ) -> str:
         """The stage that computes in a memory what another then stores: the value, or the part of
         it that a store's own steps are applied to."""
         s, tensor = self.schedule, self.stage(statement)
         value = s.state.stage[tensor].value
         dtypes = {t.name: t.dtype for t in s.state.tensors}
         whole = value.operand if isinstance(value, Cast) else value
-        for store in self.plan.of(statement, "store") if not readers else ():
+        plain = readers or self.plan.hidden(statement)  # Of a sum, no part is stored.
+        for store in () if plain else self.plan.of(statement, "store"):
             fields = {i.name: i for i in store.intrinsic.immediates}
             for found in unify(store.intrinsic.semantics[0].value, value, fields, dtypes):
                 (_, part), *others = found.operands
-                inner = not others and part not in (value, whole)
-                if inner and found.immediates == store.immediates:
+                inner = not isinstance(part, Access) and part not in (value, whole)
+                if inner and not others and found.immediates == store.immediates:
                     made = s.bind_expr(tensor, str(part))
                     self.scope(made, memory)
                     return made
