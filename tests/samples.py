@@ -65,8 +65,6 @@ REFUSED = (
         for chip in ("arm_neon", "riscv_rvv")
         for name in ("attention", "conv2d", "layernorm", "relu")
     }
-    # Nothing widens bytes that are added.
-    | {(chip, "add"): "H422" for chip in ("arm_neon", "riscv_rvv", "x86_vnni")}
     # A layer that is stored by vectors is read by elements.
     | {(chip, "mlp"): "H503" for chip in ("apple_amx", "arm_neon", "riscv_rvv")}
     | {
