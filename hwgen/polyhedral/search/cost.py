@@ -35,8 +35,9 @@ WALKED: Final = 6
 """Iterations of a loop that are walked: those that follow take what the last two take. With fewer,
 buffers of three versions are not full yet."""
 
-AGAIN: Final = 1
-"""The same of a loop whose steady state is known from an earlier walk."""
+AGAIN: Final = 2
+"""The same of a loop whose steady state is known from an earlier walk, the last one among them if
+that stands apart: loops of two iterations are walked as they are."""
 
 Row = tuple[str, str, int]
 """A kind of thing, its name, and of a buffer how old the version is."""
@@ -104,12 +105,21 @@ def _around(nodes: Sequence[Node], loops: Sequence[Repeat]) -> Iterator[tuple[in
             yield id(node), [x.name for x in loops[: max(mine, default=len(loops))]]
 
 
-def _matter(nodes: Sequence[Node]) -> Iterator[tuple[str, set[str]]]:
+def _short(every: Sequence[Block]) -> set[str]:
+    """The loops in whose last iteration a block is shorter at some point.
+
+    Where one runs ahead, whether that iteration comes next depends on all loops further in."""
+    short = {name for b in every for name, part in b.ends if (part != 1).any()}
+    ahead = {name for b in every if b.shift < 0 for name, _ in b.ends}
+    return {name for b in every for name, _ in b.ends} if short & ahead else short
+
+
+def _matter(nodes: Sequence[Node], short: set[str]) -> Iterator[tuple[str, set[str]]]:
     """Of each loop, those in whose last iteration something inside of it is shorter."""
     for node in nodes:
         if isinstance(node, Repeat):
-            yield node.name, {name for b in blocks(node.body) for name, _ in b.ends}
-            yield from _matter(node.body)
+            yield node.name, short & {name for b in blocks(node.body) for name, _ in b.ends}
+            yield from _matter(node.body, short)
 
 
 def _once(node: Node) -> Node:
@@ -194,10 +204,10 @@ class _Walk:
                 self.watched[name] = max(number, self.watched.get(name, 0))
         self.has_ahead = any(b.shift < 0 for b in every)
         self.has_behind = any(b.shift > 0 for b in every)
-        self.shorter = {name for b in every for name, _ in b.ends}
-        self.foreseen = {name for b in every if b.shift < 0 for name, _ in b.ends}
+        self.shorter = _short(every)
+        self.foreseen = self.shorter & {n for b in every if b.shift < 0 for n, _ in b.ends}
         self.around = dict(_around(nodes, ()))
-        self.matter = dict(_matter(nodes))
+        self.matter = dict(_matter(nodes, self.shorter))
         self.numbers: dict[tuple[str, int], list[tuple[int, NDArray[np.bool_]]]] = {}
         units = sorted({b.unit for b in every} | {b.held for b in every if b.held})
         kinds = ("unit", "before", "done", "posted")
@@ -305,7 +315,7 @@ class _Walk:
         if (loop.name, apart) not in self.counts:
             self.counts[loop.name, apart] = _Iterations(np.maximum(loop.count - apart, 0))
         count, pace = self.counts[loop.name, apart], self.steady.get(key)
-        again = max(AGAIN, self.watched.get(loop.name, 0) + 1)
+        again = max(AGAIN - apart, 1, self.watched.get(loop.name, 0) + 1)
         steady = pace is not None or count.most <= again
         walked = min(count.most, again) if steady else WALKED
         passed: dict[int, Array] = {}

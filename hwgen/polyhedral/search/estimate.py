@@ -103,12 +103,7 @@ def estimate(shape: Shape, wanted: Wanted, known: dict[object, Costed] | None = 
     known = {} if known is None else known
     if shape.alike not in known:
         known[shape.alike] = Costing(shape).costed(wanted)
-    seen, slots, beats = known[shape.alike]
-    unseen = np.zeros(len(seen))
-    if through_caches(shape.hardware):
-        possible = np.where(np.isfinite(seen), seen, 0)
-        unseen = with_caches(shape, possible) - possible
-    return Estimate(seen + unseen, slots, beats, unseen)
+    return known[shape.alike].of(shape)
 
 
 class Costed(NamedTuple):
@@ -117,6 +112,14 @@ class Costed(NamedTuple):
     cycles: Array
     slots: dict[str, Counts]
     beats: Array
+
+    def of(self, shape: Shape) -> Estimate:
+        """The same with what caches take."""
+        unseen = np.zeros(len(self.cycles))
+        if through_caches(shape.hardware):
+            possible = np.where(np.isfinite(self.cycles), self.cycles, 0)
+            unseen = with_caches(shape, possible) - possible
+        return Estimate(self.cycles + unseen, self.slots, self.beats, unseen)
 
 
 class Costing:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 import numpy as np
 
-from hwgen.polyhedral.search.estimate import Costing, Wanted, estimate
+from hwgen.polyhedral.search.estimate import Costing, Wanted
 from hwgen.polyhedral.search.estimate_moved import moved_cost
 from hwgen.polyhedral.search.estimate_shape import Shape
 from hwgen.polyhedral.search.objective import Objective
@@ -21,47 +22,41 @@ def promising(shapes: Sequence[Shape], count: int, objective: Objective) -> list
     """The places of the best shapes of the same points, so many of those with tiles in parts and of
     the others, ascending."""
     alike = [shape.alike for shape in shapes]
-    bounds: dict[object, float] = {}
+    known: dict[object, _Known] = {}
     for shape, key in zip(shapes, alike, strict=True):
-        if key not in bounds:
-            bounds[key] = least_bound(shape, objective)
+        if key not in known:
+            known[key] = _Known(shape, objective)
     kept: list[int] = []
     for parts in (False, True):
         mine = [n for n, shape in enumerate(shapes) if bool(shape.parts) is parts]
-        mine.sort(key=lambda n: bounds[alike[n]])
-        kept += _best(shapes, mine, [bounds[alike[n]] for n in mine], count, objective)
+        mine.sort(key=lambda n: known[alike[n]].bound)
+        kept += _best([(n, known[alike[n]]) for n in mine], count)
     return sorted(kept)
 
 
-def _best(
-    shapes: Sequence[Shape],
-    places: Sequence[int],
-    bounds: Iterable[float],
-    count: int,
-    objective: Objective,
-) -> list[int]:
+class _Known:
+    """What the best point of a shape costs, `bound`: at least; infinite where none fits."""
+
+    def __init__(self, shape: Shape, objective: Objective) -> None:
+        self.shape, self.objective = shape, objective
+        self.costing = Costing(shape)
+        bound = self.costing.bound
+        if objective != "cycles":
+            bound = np.where(np.isfinite(bound), moved_cost(shape, objective), np.inf)
+        self.bound = float(bound.min())
+
+    @cached_property
+    def cost(self) -> float:
+        if self.objective != "cycles":
+            return self.bound
+        return float(self.costing.costed(Wanted(1)).of(self.shape).cycles.min())
+
+
+def _best(shapes: Iterable[tuple[int, _Known]], count: int) -> list[int]:
     """Of shapes in the order of their bounds, the places of the best."""
-    costs: dict[object, float] = {}
     best: list[tuple[float, int]] = []
-    for n, bound in zip(places, bounds, strict=True):
-        if len(best) >= count and bound > best[count - 1][0]:
+    for n, known in shapes:
+        if len(best) >= count and known.bound > best[count - 1][0]:
             break
-        key = shapes[n].alike
-        if key not in costs:
-            # By another objective the bound is the cost.
-            costs[key] = least_cost(shapes[n]) if objective == "cycles" else bound
-        insort(best, (costs[key], n))
+        insort(best, (known.cost, n))
     return [n for _, n in best[:count]]
-
-
-def least_cost(shape: Shape) -> float:
-    """Cycles of the best point of a shape; infinite where none fits."""
-    return float(estimate(shape, Wanted(1)).cycles.min())
-
-
-def least_bound(shape: Shape, objective: Objective) -> float:
-    """What the best point of a shape costs at least; infinite where none fits."""
-    bound = Costing(shape).bound
-    if objective != "cycles":
-        bound = np.where(np.isfinite(bound), moved_cost(shape, objective), np.inf)
-    return float(bound.min())

@@ -224,3 +224,32 @@ def test_a_point_costs_what_it_does_alone() -> None:
     for n in range(30):
         mine, own = taken(nodes, held, np.array([n]), 30)
         assert cycles(mine, NO_HOST, own)[0] == together[n]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_last_iteration_may_be_as_long_as_others(seed: int) -> None:
+    """It is then walked like them, but for what runs ahead into one that is shorter."""
+    draw = random.Random(seed)
+    load, more, work, store = (float(draw.randint(1, 60)) for _ in range(4))
+    extents = [draw.choice((1, 2, 2, 3, 8, 16)) for _ in range(3)]
+    short = draw.choice((1, 0.5))
+
+    def cost(other: float) -> float:
+        ends = (("w", one(other)), ("h", one(short)), ("t", one(other)))
+        ahead = replace(block("load", "l", load, "", "a"), shift=-1, ends=ends)
+        sums = replace(block("work", "c", work, "ac", "b"), ends=ends)
+        loaded = block("more", "l", 4 * more, "", "c")
+        stored = replace(block("store", "s", store, "b"), ends=ends[:2])
+        node: Repeat = Repeat("t", count(extents[2]), (ahead, sums), ("a",))
+        node = Repeat("h", count(extents[1]), (loaded, node, stored), ("b", "c"))
+        return total(ahead, Repeat("w", count(extents[0]), (node,)), a=2, b=2, c=2)
+
+    assert cost(1) == pytest.approx(cost(1 - 1e-12), abs=1e-3)
+
+
+def test_loops_of_two_iterations_are_walked_each_time() -> None:
+    """With three versions a load is two iterations ahead before it waits for work."""
+    tile = (block("tile", "l", 10, "", "c"), block("work", "c", 30, "cd"))
+    inner = Repeat("i", count(2), tile, ("c",))
+    outer = Repeat("o", count(50), (block("load", "l", 100, "", "d"), inner), ("d",))
+    assert total(outer, c=3, d=2) == walked([outer], {"c": 3, "d": 2}) == 50 * 120 + 30 + 20

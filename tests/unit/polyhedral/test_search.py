@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +19,11 @@ from hwgen.polyhedral.match.matching import Match, match
 from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.search.bound import distinct_entries, least_work
+from hwgen.polyhedral.search.estimate import Costed, Costing, Wanted, estimate
+from hwgen.polyhedral.search.estimate_moved import moved_cost
 from hwgen.polyhedral.search.estimate_shape import Cache, Grid, Shape
 from hwgen.polyhedral.search.objective import Objective
-from hwgen.polyhedral.search.promising import least_bound, least_cost, promising
+from hwgen.polyhedral.search.promising import promising
 from hwgen.polyhedral.search.search import Candidate, SearchResult, Watch, search
 from hwgen.polyhedral.search.space import (
     RESTRICTIONS,
@@ -273,14 +275,21 @@ def test_orders_that_their_bounds_rule_out_are_not_among_the_best(
         for p in space.every()
     ][:60]
     costed: list[Shape] = []
+    whole = Costing.costed
 
-    def counted(shape: Shape) -> float:
-        costed.append(shape)
-        return least_cost(shape)
+    def counted(costing: Costing, wanted: Wanted) -> Costed:
+        costed.append(costing.shape)
+        return whole(costing, wanted)
 
-    monkeypatch.setattr("hwgen.polyhedral.search.promising.least_cost", counted)
+    def cost(shape: Shape) -> float:
+        if objective == "cycles":
+            return float(estimate(shape, Wanted(1)).cycles.min())
+        fits = np.isfinite(Costing(shape).bound)
+        return float(np.where(fits, moved_cost(shape, objective), np.inf).min())
+
+    monkeypatch.setattr(Costing, "costed", counted)
     found = promising(shapes, 4, objective)
-    cost = least_cost if objective == "cycles" else partial(least_bound, objective=objective)
+    monkeypatch.undo()
     every = [(bool(s.parts), cost(s), n) for n, s in enumerate(shapes)]
     sides = [sorted(x for x in every if x[0] is parts) for parts in (False, True)]
     assert found == sorted(n for side in sides for *_, n in side[:4])
