@@ -106,10 +106,9 @@ def _around(nodes: Sequence[Node], loops: Sequence[Repeat]) -> Iterator[tuple[in
 
 
 def _short(every: Sequence[Block]) -> set[str]:
-    """The loops in whose last iteration a block is shorter at some point.
-
-    Where one runs ahead, whether that iteration comes next depends on all loops further in."""
+    """The loops in whose last iteration a block is shorter at some point."""
     short = {name for b in every for name, part in b.ends if (part != 1).any()}
+    # Of what runs ahead, whether that iteration is next depends on all loops further in.
     ahead = {name for b in every if b.shift < 0 for name, _ in b.ends}
     return {name for b in every for name, _ in b.ends} if short & ahead else short
 

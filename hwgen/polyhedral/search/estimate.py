@@ -48,6 +48,14 @@ class Estimate(NamedTuple):
     beats: NDArray[np.float64]
     unseen: NDArray[np.float64]
 
+    def with_caches(self, shape: Shape) -> Estimate:
+        """The same with what a core's caches take."""
+        if not through_caches(shape.hardware):
+            return self
+        possible = np.where(np.isfinite(self.cycles), self.cycles, 0)
+        unseen = with_caches(shape, possible) - possible
+        return self._replace(cycles=self.cycles + unseen, unseen=unseen)
+
 
 @dataclass(frozen=True, slots=True)
 class Front:
@@ -97,29 +105,13 @@ class Wanted:
         return replace(self, limit=limit, near=near, front=front)
 
 
-def estimate(shape: Shape, wanted: Wanted, known: dict[object, Costed] | None = None) -> Estimate:
+def estimate(shape: Shape, wanted: Wanted, known: dict[object, Estimate] | None = None) -> Estimate:
     """What the points of a shape are estimated to take; `known`: of shapes of the same points that
     cost the same."""
     known = {} if known is None else known
     if shape.alike not in known:
         known[shape.alike] = Costing(shape).costed(wanted)
-    return known[shape.alike].of(shape)
-
-
-class Costed(NamedTuple):
-    """Of a shape's points, what an `Estimate` says but for caches."""
-
-    cycles: Array
-    slots: dict[str, Counts]
-    beats: Array
-
-    def of(self, shape: Shape) -> Estimate:
-        """The same with what caches take."""
-        unseen = np.zeros(len(self.cycles))
-        if through_caches(shape.hardware):
-            possible = np.where(np.isfinite(self.cycles), self.cycles, 0)
-            unseen = with_caches(shape, possible) - possible
-        return Estimate(self.cycles + unseen, self.slots, self.beats, unseen)
+    return known[shape.alike].with_caches(shape)
 
 
 class Costing:
@@ -148,8 +140,8 @@ class Costing:
             bound = (work.cycles + self.loading) * self.tails
             self.bound = np.where(mine & possible, bound, self.bound)
 
-    def costed(self, wanted: Wanted) -> Costed:
-        """The cost of the points that are wanted, those of the least bound first."""
+    def costed(self, wanted: Wanted) -> Estimate:
+        """The cost but for caches of the points that are wanted, of the least bound first."""
         bound, beats, found = self.bound, self.beats, np.full(self.size, np.inf)
         possible = np.flatnonzero(np.isfinite(bound) & wanted.among)
         order = possible[np.argsort(bound[possible], kind="stable")]
@@ -163,7 +155,7 @@ class Costing:
                 found[mine] = (walked + self.loading[mine]) * self.tails[mine]
             wanted = wanted.beside(found[now], beats[now])
             count *= MORE
-        return Costed(found, self.slots, beats)
+        return Estimate(found, self.slots, beats, np.zeros(self.size))
 
 
 class _MicroKernels:

@@ -49,7 +49,7 @@ class _Known:
     def cost(self) -> float:
         if self.objective != "cycles":
             return self.bound
-        return float(self.costing.costed(Wanted(1)).of(self.shape).cycles.min())
+        return float(self.costing.costed(Wanted(1)).with_caches(self.shape).cycles.min())
 
 
 def _best(shapes: Iterable[tuple[int, _Known]], count: int) -> list[int]:

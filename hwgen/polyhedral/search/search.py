@@ -24,7 +24,6 @@ from hwgen.polyhedral.search.capacity import nothing_fits
 from hwgen.polyhedral.search.estimate import (
     ALMOST,
     NEAR,
-    Costed,
     Estimate,
     Front,
     Wanted,
@@ -493,13 +492,13 @@ class _Search:
     ) -> Iterator[tuple[list[Candidate], int]]:
         """The best of each order and placement; points that cannot be among them are dropped."""
         floor = work_bound(self.hardware, space.match, grid)
-        cache, known = Cache(), dict[object, Costed]()
+        cache, known = Cache(), dict[object, Estimate]()
         for placed in every:
             # The bound is one of cycles.
             alive = floor <= self.limit if self.objective == "cycles" else floor < np.inf
             if np.count_nonzero(alive) < SHRINK * len(alive):
                 grid = {n: v[alive] if len(v) > 1 else v for n, v in grid.items()}
-                floor, cache, known = floor[alive], Cache(), dict[object, Costed]()
+                floor, cache, known = floor[alive], Cache(), dict[object, Estimate]()
             if not len(floor):
                 yield [], 0
                 continue

@@ -186,13 +186,11 @@ def _copy(target: str, source: str, box: Sequence[tuple[int, int]]) -> Stage:
 
 
 def _read_box(state: LoopTree, tensor: str, readers: Sequence[str]) -> list[tuple[int, int]]:
-    """The first index and the extent of what a copy of a tensor holds along each dimension: all,
-    or where statements write it in part, what readers use."""
+    """The first index and the extent of what readers use along each dimension; of a tensor that is
+    written whole, rows that are as contiguous as all of it."""
     shape = state.tensor[tensor].shape
     written = [state.stage[t] for t in state.versions.get(tensor, ())]
-    whole = [(0, extent) for extent in shape]
-    if all(covers(s.target.indices, dict(s.iterators), shape) for s in written):
-        return whole
+    whole = all(covers(s.target.indices, dict(s.iterators), shape) for s in written)
     found: list[list[tuple[int, int]]] = [[] for _ in shape]
     for stage in (state.stage[n] for n in readers):
         for access in (a for a in stage.reads_in("whole") if a.tensor == tensor):
@@ -200,6 +198,9 @@ def _read_box(state: LoopTree, tensor: str, readers: Sequence[str]) -> list[tupl
                 found[d].append(interval(index, dict(stage.iterators)))
     box: list[tuple[int, int]] = []
     for ranges, extent in zip(found, shape, strict=True):
+        if whole and any(count > 1 for _, count in box):
+            box.append((0, extent))
+            continue
         low = max(0, min(a for a, _ in ranges))
         box.append((low, min(extent - 1, max(b for _, b in ranges)) - low + 1))
     return box

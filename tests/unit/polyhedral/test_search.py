@@ -19,7 +19,7 @@ from hwgen.polyhedral.match.matching import Match, match
 from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.search.bound import distinct_entries, least_work
-from hwgen.polyhedral.search.estimate import Costed, Costing, Wanted, estimate
+from hwgen.polyhedral.search.estimate import Costing, Estimate, Wanted, estimate
 from hwgen.polyhedral.search.estimate_moved import moved_cost
 from hwgen.polyhedral.search.estimate_shape import Cache, Grid, Shape
 from hwgen.polyhedral.search.objective import Objective
@@ -277,7 +277,7 @@ def test_orders_that_their_bounds_rule_out_are_not_among_the_best(
     costed: list[Shape] = []
     whole = Costing.costed
 
-    def counted(costing: Costing, wanted: Wanted) -> Costed:
+    def counted(costing: Costing, wanted: Wanted) -> Estimate:
         costed.append(costing.shape)
         return whole(costing, wanted)
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from hwgen.errors import HwgenError
-from tests.unit.tree.toy import CHAIN, MATMUL, start
+from hwgen.pipeline import compile_kernel
+from hwgen.spec.expression import Const, Name, add
+from hwgen.spec.load import load_hardware
+from tests.unit.tree.toy import CHAIN, MATMUL, ROOT, make, start
 
 CACHE = "c_local = s.cache_write('c', 'local')\n"
 TILES = "c_0_o, c_1_o, c_0_i, c_1_i = s.tile('c_0', 'c_1', 16, 16)\n"
@@ -79,3 +82,35 @@ def test_a_sum_is_decomposed_outside_of_its_call() -> None:
     script = "s.tensorize('c', 'matmul')\ns.decompose_reduction('c', 'k')\n"
     other = "s.decompose_reduction('c', 'k')\ns.tensorize('c', 'matmul')\n"
     assert shown(script) == shown(other)
+
+
+@pytest.mark.parametrize(
+    ("read", "box", "first"),
+    [
+        ("a[63, k] * w[k]", (1, 48), (63, 0)),
+        ("a[i + 8, k] * w[k]", (16, 48), (8, 0)),
+        ("a[i, 5] * w[k]", (16, 48), (0, 0)),  # All of its rows are contiguous, parts are not.
+        ("a[2, 5] * w[k]", (1, 1), (2, 5)),
+        ("a[i + 8, k] * a[5, k] * w[k]", (19, 48), (5, 0)),
+    ],
+)
+def test_a_copy_holds_the_rows_that_are_read(
+    read: str, box: tuple[int, ...], first: tuple[int, ...]
+) -> None:
+    tensors = {"a": "float32[64, 48]", "w": "float32[48]", "c": "float32[16]"}
+    s = start(make("rows", tensors, [f"c[i] += {read}"]), "npu")
+    copy = s.cache_read("a", "local")
+    stage = s.state.stage[copy]
+    assert tuple(e for _, e in stage.iterators) == box
+    assert stage.target.indices == tuple(
+        add(Name(n), Const(low)) for (n, _), low in zip(stage.iterators, first, strict=True)
+    )
+
+
+@pytest.mark.parametrize("chip", ["npu_shared_buffer", "vtcm_two_banks"])
+def test_one_row_of_many_crosses_the_bus_alone(chip: str) -> None:
+    """The last of a sequence, as what a model answers with."""
+    tensors = {"x": "float32[64, 64]", "w": "float32[64, 64]", "y": "float32[1, 64]"}
+    workload = make("last_row", tensors, ["y[m, n] += x[63, k] * w[k, n]"])
+    made = compile_kernel(workload, load_hardware(ROOT / "hw_specs" / f"{chip}.yaml"))
+    assert made.offchip_bytes == 4 * (64 + 64 * 64 + 64)
