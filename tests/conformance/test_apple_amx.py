@@ -120,6 +120,15 @@ def test_tensors_stay_where_they_are(sizes: tuple[int, int, int]) -> None:
     assert "malloc(" not in kernel.source.c
 
 
+def test_the_search_counts_cycles_and_not_products(tmp_path: Path) -> None:
+    """What `docs/chips.md` says of two sizes that are not as the others."""
+    kernel = product(48, 31, 2)
+    _, counts = executed(kernel, draw_inputs(kernel.workload, 0), tmp_path)
+    assert counts["FMA32"] == 4 * ideal(48, 31, 2)
+    images = product(50, 31, 31).program.images
+    assert sum(not image.in_place for image in images) == 2
+
+
 @pytest.mark.parametrize("sizes", PRODUCTS[:2], ids=str)
 def test_sums_are_in_the_order_of_the_reference(
     sizes: tuple[int, int, int], tmp_path: Path
