@@ -191,18 +191,18 @@ def _read_box(state: LoopTree, tensor: str, readers: Sequence[str]) -> list[tupl
     shape = state.tensor[tensor].shape
     written = [state.stage[t] for t in state.versions.get(tensor, ())]
     whole = all(covers(s.target.indices, dict(s.iterators), shape) for s in written)
-    found: list[list[tuple[int, int]]] = [[] for _ in shape]
+    reached: list[list[int]] = [[] for _ in shape]
     for stage in (state.stage[n] for n in readers):
         for access in (a for a in stage.reads_in("whole") if a.tensor == tensor):
             for d, index in enumerate(access.indices):
-                found[d].append(interval(index, dict(stage.iterators)))
+                reached[d] += interval(index, dict(stage.iterators))
     box: list[tuple[int, int]] = []
-    for ranges, extent in zip(found, shape, strict=True):
-        if whole and any(count > 1 for _, count in box):
-            box.append((0, extent))
-            continue
-        low = max(0, min(a for a, _ in ranges))
-        box.append((low, min(extent - 1, max(b for _, b in ranges)) - low + 1))
+    for mine, extent in zip(reached, shape, strict=True):
+        inner = whole and any(count > 1 for _, count in box)
+        ends = (0, extent) if inner else (min(mine), max(mine))
+        # What conditions keep from being read may lie outside.
+        low, high = (min(max(0, n), extent - 1) for n in ends)
+        box.append((low, high - low + 1))
     return box
 
 

@@ -92,6 +92,8 @@ def test_a_sum_is_decomposed_outside_of_its_call() -> None:
         ("a[i, 5] * w[k]", (16, 48), (0, 0)),  # All of its rows are contiguous, parts are not.
         ("a[2, 5] * w[k]", (1, 1), (2, 5)),
         ("a[i + 8, k] * a[5, k] * w[k]", (19, 48), (5, 0)),
+        ("select(i >= 100, a[i - 100, k], w[k])", (1, 48), (0, 0)),  # Of these it reads none.
+        ("select(i < 0, a[i + 200, k], w[k])", (1, 48), (63, 0)),
     ],
 )
 def test_a_copy_holds_the_rows_that_are_read(
