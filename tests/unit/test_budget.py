@@ -21,7 +21,7 @@ BUDGET = {
     "model": 10490,
     "network": 5935,
     "passes": 6567,
-    "polyhedral": 24610,
+    "polyhedral": 24605,
     "report": 3526,
     "spec": 11395,
     "verify": 4061,

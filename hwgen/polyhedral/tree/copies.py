@@ -186,11 +186,8 @@ def _copy(target: str, source: str, box: Sequence[tuple[int, int]]) -> Stage:
 
 
 def _read_box(state: LoopTree, tensor: str, readers: Sequence[str]) -> list[tuple[int, int]]:
-    """The first index and the extent of what readers use along each dimension; of a tensor that is
-    written whole, rows that are as contiguous as all of it."""
+    """The first index and the extent of what readers use along each dimension."""
     shape = state.tensor[tensor].shape
-    written = [state.stage[t] for t in state.versions.get(tensor, ())]
-    whole = all(covers(s.target.indices, dict(s.iterators), shape) for s in written)
     reached: list[list[int]] = [[] for _ in shape]
     for stage in (state.stage[n] for n in readers):
         for access in (a for a in stage.reads_in("whole") if a.tensor == tensor):
@@ -198,10 +195,8 @@ def _read_box(state: LoopTree, tensor: str, readers: Sequence[str]) -> list[tupl
                 reached[d] += interval(index, dict(stage.iterators))
     box: list[tuple[int, int]] = []
     for mine, extent in zip(reached, shape, strict=True):
-        inner = whole and any(count > 1 for _, count in box)
-        ends = (0, extent) if inner else (min(mine), max(mine))
         # What conditions keep from being read may lie outside.
-        low, high = (min(max(0, n), extent - 1) for n in ends)
+        low, high = (min(max(0, n), extent - 1) for n in (min(mine), max(mine)))
         box.append((low, high - low + 1))
     return box
 

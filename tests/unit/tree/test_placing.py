@@ -89,16 +89,14 @@ def test_a_sum_is_decomposed_outside_of_its_call() -> None:
     [
         ("a[63, k] * w[k]", (1, 48), (63, 0)),
         ("a[i + 8, k] * w[k]", (16, 48), (8, 0)),
-        ("a[i, 5] * w[k]", (16, 48), (0, 0)),  # All of its rows are contiguous, parts are not.
+        ("a[i, 5] * w[k]", (16, 1), (0, 5)),
         ("a[2, 5] * w[k]", (1, 1), (2, 5)),
         ("a[i + 8, k] * a[5, k] * w[k]", (19, 48), (5, 0)),
         ("select(i >= 100, a[i - 100, k], w[k])", (1, 48), (0, 0)),  # Of these it reads none.
         ("select(i < 0, a[i + 200, k], w[k])", (1, 48), (63, 0)),
     ],
 )
-def test_a_copy_holds_the_rows_that_are_read(
-    read: str, box: tuple[int, ...], first: tuple[int, ...]
-) -> None:
+def test_a_copy_holds_what_is_read(read: str, box: tuple[int, ...], first: tuple[int, ...]) -> None:
     tensors = {"a": "float32[64, 48]", "w": "float32[48]", "c": "float32[16]"}
     s = start(make("rows", tensors, [f"c[i] += {read}"]), "npu")
     copy = s.cache_read("a", "local")
@@ -110,9 +108,17 @@ def test_a_copy_holds_the_rows_that_are_read(
 
 
 @pytest.mark.parametrize("chip", ["npu_shared_buffer", "vtcm_two_banks"])
-def test_one_row_of_many_crosses_the_bus_alone(chip: str) -> None:
-    """The last of a sequence, as what a model answers with."""
-    tensors = {"x": "float32[64, 64]", "w": "float32[64, 64]", "y": "float32[1, 64]"}
-    workload = make("last_row", tensors, ["y[m, n] += x[63, k] * w[k, n]"])
+@pytest.mark.parametrize(
+    ("x", "read", "y"),
+    [
+        ("[64, 64]", "x[63, k]", "[1, 64]"),  # The last of a sequence.
+        ("[8, 16, 64]", "x[m, 0, k]", "[8, 64]"),  # The first of each.
+        ("[16, 192]", "x[m, 64 + k]", "[16, 64]"),  # The second of three parts.
+    ],
+)
+def test_a_part_of_a_tensor_crosses_the_bus_alone(chip: str, x: str, read: str, y: str) -> None:
+    tensors = {"x": f"float32{x}", "w": "float32[64, 64]", "y": f"float32{y}"}
+    workload = make("part", tensors, [f"y[m, n] += {read} * w[k, n]"])
     made = compile_kernel(workload, load_hardware(ROOT / "hw_specs" / f"{chip}.yaml"))
-    assert made.offchip_bytes == 4 * (64 + 64 * 64 + 64)
+    rows = workload.tensor["y"].shape[0]
+    assert made.offchip_bytes == 4 * (rows * 64 + 64 * 64 + rows * 64)
