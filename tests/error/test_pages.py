@@ -115,6 +115,14 @@ def test_every_code_has_a_section_and_no_other() -> None:
     assert all(m.code.startswith(f.name) for f in families() for m in f.codes)
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda p: p.name)
+def test_tables_name_codes_that_there_are_and_each_once(page: Path) -> None:
+    cells = re.findall(r"^\| (H\d{3}[^|]*)\|", page.read_text(encoding="utf-8"), re.MULTILINE)
+    named = [code for cell in cells for code in re.findall(r"H\d{3}", cell)]
+    assert {*named} <= {m.code for m in ALL}
+    assert len(named) == len({*named})
+
+
 def test_meanings_are_texts_and_no_labels() -> None:
     for m in ALL:
         assert m.title[-1] not in ".:", m.code

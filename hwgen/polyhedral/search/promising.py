@@ -22,20 +22,20 @@ def promising(shapes: Sequence[Shape], count: int, objective: Objective) -> list
     """The places of the best shapes of the same points, so many of those with tiles in parts and of
     the others, ascending."""
     alike = [shape.alike for shape in shapes]
-    known: dict[object, _Known] = {}
+    costs: dict[object, _ShapeCost] = {}
     for shape, key in zip(shapes, alike, strict=True):
-        if key not in known:
-            known[key] = _Known(shape, objective)
+        if key not in costs:
+            costs[key] = _ShapeCost(shape, objective)
     kept: list[int] = []
     for parts in (False, True):
         mine = [n for n, shape in enumerate(shapes) if bool(shape.parts) is parts]
-        mine.sort(key=lambda n: known[alike[n]].bound)
-        kept += _best([(n, known[alike[n]]) for n in mine], count)
+        mine.sort(key=lambda n: costs[alike[n]].bound)
+        kept += _best([(n, costs[alike[n]]) for n in mine], count)
     return sorted(kept)
 
 
-class _Known:
-    """What the best point of a shape costs, `bound`: at least; infinite where none fits."""
+class _ShapeCost:
+    """What the best point of a shape costs, and a `bound` below it; infinite where none fits."""
 
     def __init__(self, shape: Shape, objective: Objective) -> None:
         self.shape, self.objective = shape, objective
@@ -52,11 +52,11 @@ class _Known:
         return float(self.costing.costed(Wanted(1)).with_caches(self.shape).cycles.min())
 
 
-def _best(shapes: Iterable[tuple[int, _Known]], count: int) -> list[int]:
+def _best(shapes: Iterable[tuple[int, _ShapeCost]], count: int) -> list[int]:
     """Of shapes in the order of their bounds, the places of the best."""
     best: list[tuple[float, int]] = []
-    for n, known in shapes:
-        if len(best) >= count and known.bound > best[count - 1][0]:
+    for n, shape in shapes:
+        if len(best) >= count and shape.bound > best[count - 1][0]:
             break
-        insort(best, (known.cost, n))
+        insort(best, (shape.cost, n))
     return [n for _, n in best[:count]]

@@ -347,7 +347,7 @@ def _in_groups(node: Node, named: Mapping[str, Group]) -> Node:
     made, ends = node, list[tuple[str, Array]]()
     for group in {named[n].name: named[n] for n, _ in node.ends if n in named}.values():
         last, others = group.ends(node)
-        if others is not ONE:
+        if len(group.trips) > 1:
             made, last = _scaled(made, others), last / others
         ends.append((group.name, last))
     return replace(made, at=tuple(at.items()), ends=tuple(ends))
