@@ -11,7 +11,9 @@ from hwgen.codegen.c_names import C_TYPES
 from hwgen.codegen.emit_c import FirmwareSource, emit_firmware
 from hwgen.codegen.firmware_build import Argument, Part, build_files, example
 from hwgen.codegen.host_plan import HostPlan
+from hwgen.codegen.once import split_once
 from hwgen.codegen.processor.emit import NestFirmware, emit_nest_firmware
+from hwgen.model.code import run_code
 from hwgen.model.weights import Constant, images_of, weights_file
 from hwgen.report.output import add_files
 
@@ -55,7 +57,12 @@ def firmware_of(compiled: Kernel, arrays: Mapping[str, Array]) -> FirmwareKernel
 
 
 def _of_units(compiled: Kernel, arrays: Mapping[str, Array]) -> FirmwareKernel:
-    made = emit_firmware(compiled.program, compiled.hardware, compiled.workload, frozenset(arrays))
+    program, workload = compiled.program, compiled.workload
+    each, given, once = split_once(program, workload)
+    if once is not None and {*once.inputs} <= {*arrays}:
+        program, workload = each, given
+        arrays = {**arrays, **run_code(once, compiled.hardware, arrays).outputs}
+    made = emit_firmware(program, compiled.hardware, workload, frozenset(arrays))
     source, name = made.source, made.source.function
     files = {f"{name}.c": source.c, f"{name}.h": source.header, f"{name}_model.c": source.model}
     extra, size = _constants(name, compiled, images_of(made.plan, arrays), made.plan.alignment)

@@ -19,6 +19,7 @@ from hwgen.codegen.firmware import firmware_header, in_workspace, pack_file
 from hwgen.codegen.host_plan import HostPlan, host_plan
 from hwgen.codegen.limits import check_kernel
 from hwgen.codegen.nodes import Call, calls
+from hwgen.codegen.once import split_once
 from hwgen.codegen.packing import packing_instructions
 from hwgen.codegen.program import Program
 from hwgen.codegen.software_loops import written_out
@@ -97,7 +98,7 @@ def emit_firmware(
     vendor = emit_vendor(written, hardware, summary)
     text = firmware_header(plan, hardware, summary, uses_math(vendor))
     source = _source(plan, hardware, vendor, text, emit_model(plan, hardware, summary))
-    return FirmwareSource(source, pack_file(plan, summary), plan)
+    return FirmwareSource(source, pack_file(plan, hardware, summary), plan)
 
 
 def _plans(
@@ -110,8 +111,12 @@ def _plans(
     _check(program, hardware)
     check_kernel(program)
     reserved = reserved_words(hardware)
-    written = host_plan(written_out(program, hardware), workload, reserved, hardware, kept)
-    return host_plan(program, workload, reserved, hardware, kept), written
+    each, workload, once = split_once(program, workload)
+    written = written_out(each, hardware)
+    return (
+        host_plan(each, workload, reserved, hardware, kept, once),
+        host_plan(written, workload, reserved, hardware, kept, once),
+    )
 
 
 def _source(
@@ -134,7 +139,7 @@ def _source(
 
     return CSource(
         plan.name,
-        parameters(plan.inputs),
+        parameters(plan.inputs if plan.workspace else plan.callers),
         parameters(plan.outputs),
         vendor,
         declared,

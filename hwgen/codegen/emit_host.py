@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from hwgen.codegen.c_names import C_TYPES, comment, indent
 from hwgen.codegen.host_plan import HostPlan, workspace_rule
+from hwgen.codegen.once import derive_call, derive_signature, derived_rule
 from hwgen.codegen.packing import clears
 from hwgen.codegen.program import Program
 from hwgen.codegen.storages import Image
@@ -49,7 +50,7 @@ def entry_points(plan: HostPlan, execution: Execution) -> list[str]:
     """`NAME`, and where an input is constant `NAME_prepacked` and the packing functions; with a
     workspace `NAME` alone, which takes constants as they are packed."""
     lines: list[str] = []
-    if plan.packed_tensors and plan.workspace is None:
+    if (plan.packed_tensors or plan.once is not None) and plan.workspace is None:
         for tensor in plan.packed_tensors:
             lines += [*_packed_bytes(plan, tensor), *pack_function(plan, tensor)]
         lines += [plan.prepacked_signature, "{", *indent(_body(plan, execution)), "}", ""]
@@ -301,10 +302,14 @@ def _wrapper(plan: HostPlan) -> list[str]:
         for size in [max(plan.blob_bytes(t.name), 1)]
         for line in _from_heap(plan, plan.packed(t), "void", size, plan.packed_align(t.name), blobs)
     ]
+    for t in plan.derived:
+        name, align = identifiers[t.name], plan.array_align(t.name)
+        declared += _from_heap(plan, name, C_TYPES[t.dtype], t.bytes, align, blobs)
     return [
         "int status = 1;",
         *declared,
         f"if ({' && '.join(blobs)}) {{",
+        *([f"  {derive_call(plan, f'{plan.name}_derive')}"] if plan.once is not None else []),
         *(
             f"  {plan.name}_pack_{identifiers[t.name]}({identifiers[t.name]}, {plan.packed(t)});"
             for t in plan.packed_tensors
@@ -332,11 +337,15 @@ def header(plan: HostPlan, summary: str) -> str:
             f"/* Packs {name} once for {plan.name}_prepacked; {_packed_rule(plan, tensor)}. */",
             f"{pack_signature(plan, tensor)};",
         ]
-    if plan.packed_tensors:
+    if plan.once is not None:
+        lines += ["", f"/* {derived_rule(plan)}. */", f"{derive_signature(plan)};"]
+    if plan.packed_tensors or plan.once is not None:
         packed = ", ".join(plan.identifiers[t.name] for t in plan.packed_tensors)
+        known = [f"{packed} already packed"] if packed else []
+        known += [f"what {plan.name}_derive has computed"] if plan.once is not None else []
         lines += [
             "",
-            f"/* Like {plan.name}, with {packed} already packed. */",
+            f"/* Like {plan.name}, with {' and '.join(known)}. */",
             f"{plan.prepacked_signature};",
         ]
     return framed(plan.name, [f"/* {comment(summary)} */"], ["<stddef.h>", "<stdint.h>"], lines)
@@ -368,7 +377,8 @@ def contract(plan: HostPlan, failure: str) -> list[str]:
     own, room = plan.workspace, list[str]()
     if own is not None:
         room = workspace_rule(plan.name, own.pointer, own.bytes)
-    reads = ", ".join(shape(t) for t in plan.inputs if not plan.compiled_in(t.name))
+    given = plan.inputs if plan.workspace else plan.callers
+    reads = ", ".join(shape(t) for t in given if not plan.compiled_in(t.name))
     writes = ", ".join(shape(t) for t in plan.outputs)
     kept = [
         f" * But {plan.identifiers[i.tensor]} is the chip's image of it, {C_TYPES[i.dtype]} of "
@@ -387,7 +397,7 @@ def contract(plan: HostPlan, failure: str) -> list[str]:
 
 def _borrowed(plan: HostPlan) -> list[str]:
     """What holds for arrays of the caller's that the chip itself reads and writes."""
-    both = plan.inputs + plan.outputs
+    both = (plan.inputs if plan.workspace else plan.callers) + plan.outputs
     found = [t for t in both if plan.borrowed(t) and not plan.compiled_in(t.name)]
     if not found:
         return []

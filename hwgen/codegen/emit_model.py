@@ -34,6 +34,7 @@ from hwgen.codegen.nodes import (
     Wait,
     calls,
 )
+from hwgen.codegen.once import derive_function
 from hwgen.codegen.packing import (
     missing_entry,
     missing_entry_name,
@@ -98,7 +99,7 @@ def emit_model(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
         " * Against a model of the chip: memories are arrays, intrinsics are checked functions.",
         *tables(plan.program),
         " */",
-        *floating_point_rules(plan.program.codes, writer.used),
+        *floating_point_rules(plan.codes, writer.used),
         *(f"#include <{h}.h>" for h in ("math", "stdint", "stdio", "stdlib", "string")),
         "",
         *writer.chip(),
@@ -109,6 +110,8 @@ def emit_model(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
     lines += [f"extern {c.declaration};" for c in plan.constants()]
     lines += packs
     lines += [line for run in runs for line in run]
+    if plan.workspace is None:
+        lines += derive_function(plan, hardware)
     lines += entry_points(plan, writer.execution())
     return "\n".join(lines) + "\n"
 

@@ -27,6 +27,7 @@ from hwgen.codegen.nodes import (
     calls,
     own_calls,
 )
+from hwgen.codegen.once import derive_function
 from hwgen.codegen.packing import packing, pads
 from hwgen.codegen.program import KernelLoop, MicroKernelDef
 from hwgen.codegen.software_loops import UNROLL
@@ -73,6 +74,8 @@ def emit_vendor(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
     if execution.whole:
         declared = run_signature(plan, hardware.code)
         lines += run_function(plan, execution, declared, _arrays_of_handles(plan))
+    if plan.workspace is None:
+        lines += derive_function(plan, hardware)
     lines += entry_points(plan, execution)
     text = "\n".join(lines) + "\n"
     standard += ["<math.h>"] if uses_math(text) else []
@@ -81,7 +84,7 @@ def emit_vendor(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
         " *",
         *tables(plan.program),
         " */",
-        *floating_point_rules(plan.program.codes),
+        *floating_point_rules(plan.codes),
         *(f"#include {name}" for name in dict.fromkeys([*standard, *hardware.code.includes, *own])),
         "",
     ]

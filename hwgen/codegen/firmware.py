@@ -10,11 +10,14 @@ from hwgen.codegen.emit_body import image_text, index_helpers, narrow_body
 from hwgen.codegen.emit_host import contract, framed, pack_function, pack_signature
 from hwgen.codegen.emit_vendor import run_signature
 from hwgen.codegen.exported import exported
+from hwgen.codegen.floating_point import floating_point_rules
 from hwgen.codegen.host_plan import HostPlan, Workspace, workspace_macros
 from hwgen.codegen.image_identity import array_number, layout_number
-from hwgen.codegen.nodes import calls
+from hwgen.codegen.nodes import Code, calls
+from hwgen.codegen.once import derive_function, derive_signature, derived_rule
 from hwgen.codegen.packing import narrow, packing_of, pads
-from hwgen.codegen.processor.firmware import room
+from hwgen.codegen.processor.firmware import Room, room
+from hwgen.codegen.templates import render
 from hwgen.codegen.workspace_places import workspace_places
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Tensor
@@ -26,36 +29,50 @@ def in_workspace(
     """The plan with a workspace of the caller's in place of the heap."""
     own = Workspace(plan.identifiers.fresh("workspace"), {}, 0, compiled_in)
     plan = replace(plan, workspace=own)
-    rooms = [room(c, hardware, own.pointer, frozenset()) for c in plan.program.codes]
+
+    def room_of(code: Code) -> Room:
+        return room(code, hardware, own.pointer, frozenset())
+
+    rooms = [room_of(c) for c in plan.program.codes]
     offsets, end = workspace_places(plan, rooms)
+    if plan.once is not None:
+        rooms.append(room_of(plan.once))
+        end = max(end, rooms[-1].bytes)
     alignment = max([plan.alignment, *(r.alignment for r in rooms)])
     own = replace(own, offsets=offsets, bytes=end, alignment=alignment)
     index = "int32_t" if narrow(plan) and narrow_body(plan.program.body) else plan.index
     return replace(plan, workspace=own, index=index)
 
 
-def pack_file(plan: HostPlan, summary: str) -> str:
-    """The functions that pack what is not compiled in; "" where there is nothing to pack."""
+def pack_file(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
+    """The functions that compute and pack what is not compiled in; "" where there are none."""
     tensors = [t for t in plan.packed_tensors if not plan.compiled_in(t.name)]
-    if not tensors:
+    if not tensors and plan.once is None:
         return ""
     helpers = index_helpers(plan.name, plan.index)
     functions = packing_of(plan, helpers, tensors)
     body = [
         *(f"{pack_signature(plan, t)};" for t in tensors),
+        *([f"{derive_signature(plan)};"] if plan.once is not None else []),
         "",
         *(line for text in helpers.definitions() for line in (text, "")),
         *functions,
+        *derive_function(plan, hardware),
         *(line for t in tensors for line in pack_function(plan, t)),
     ]
+    if plan.once is not None:
+        own = hardware.code.definitions
+        body = [render(own, dict(hardware.parameters), hardware.location, "definitions"), *body]
     text = "\n".join(body).rstrip("\n") + "\n"
     head = [
         f"/* {comment(summary)}",
         " *",
         " * Packs constants, once; nothing else needs this file. */",
+        *(floating_point_rules(plan.codes) if plan.once is not None else []),
         *(["#include <math.h>"] if uses_math(text) else []),
         "#include <stdint.h>",
         "#include <string.h>",
+        *([f'#include "{plan.name}.h"'] if plan.once is not None else []),
         "",
     ]
     return "\n".join([*head, text])
@@ -84,6 +101,9 @@ def firmware_header(plan: HostPlan, hardware: HardwareSpec, summary: str, math: 
                 f"{pack_signature(plan, tensor)};",
                 "",
             ]
+    if plan.once is not None:
+        body += [f"/* {derived_rule(plan)}; in {name}_pack.c. Needs a workspace as {name} does. */"]
+        body += [f"{derive_signature(plan)};", ""]
     body += [*_run(plan, hardware), f"{run_signature(plan, hardware.code)};"]
     includes = list(dict.fromkeys(["<stdint.h>", *hardware.code.includes]))
     return framed(name, _head(plan, hardware, summary, math), includes, body)

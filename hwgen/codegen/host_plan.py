@@ -55,8 +55,9 @@ class HostPlan:
     reads and writes where the host has them; the others have a buffer of the device's.
     `workspace`: None where what is staged comes from the heap. `index`: the C type of offsets.
     `between`: tensors that units and a processor hand to each other, in their own order.
-    `supplied`: inputs that the kernel itself has. `kept`: tensors whose arrays the caller has as
-    the chip's images of them, with 0 outside of the tensor. `aligns`: by image the bytes of which
+    `supplied`: inputs that the kernel itself has. `once`: what computes some of the constants from
+    others, once. `kept`: tensors whose arrays the caller has as the chip's images of them, with 0
+    outside of the tensor. `aligns`: by image the bytes of which
     it begins at a multiple where the chip reads or writes it.
     """
 
@@ -71,6 +72,7 @@ class HostPlan:
     index: str = "int64_t"
     between: tuple[Tensor, ...] = ()
     supplied: tuple[Tensor, ...] = ()
+    once: Code | None = None
     kept: frozenset[str] = frozenset()
     aligns: Mapping[str, int] = field(default_factory=dict[str, int])
 
@@ -90,6 +92,22 @@ class HostPlan:
         """The same of what is packed of a constant."""
         taken = (i.name for i in self.staged_of(tensor) if i.name in self.resident)
         return max((self.aligns[name] for name in taken), default=1)
+
+    @property
+    def codes(self) -> tuple[Code, ...]:
+        """What a processor runs, in each call or once."""
+        return (*self.program.codes, *([self.once] if self.once is not None else []))
+
+    @property
+    def derived(self) -> tuple[Tensor, ...]:
+        """The constants that are computed from others."""
+        made = self.once.outputs if self.once is not None else ()
+        return tuple(t for t in self.inputs if t.name in made)
+
+    @property
+    def callers(self) -> tuple[Tensor, ...]:
+        """The inputs that a caller has."""
+        return tuple(t for t in self.inputs if t not in self.derived)
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -167,7 +185,7 @@ class HostPlan:
         if self.workspace is not None:
             parameters = [declaration for declaration, _ in self._prepacked()]
             return f"int {self.name}({', '.join([*parameters, f'void *{self.workspace.pointer}'])})"
-        parameters = [self.parameter(t) for t in self.inputs + self.outputs]
+        parameters = [self.parameter(t) for t in self.callers + self.outputs]
         return f"int {self.name}({', '.join(parameters)})"
 
     @property
@@ -233,6 +251,7 @@ def host_plan(
     reserved: Reserved,
     hardware: HardwareSpec,
     kept: frozenset[str] = frozenset(),
+    once: Code | None = None,
 ) -> HostPlan:
     """Names and parameters of the kernel's C functions; `reserved` words name nothing of ours.
 
@@ -265,6 +284,7 @@ def host_plan(
         resident=in_place.union(i.name for i in shared),
         between=between,
         supplied=program.supplied(workload),
+        once=once,
         kept=kept,
         aligns=_aligns(program, hardware),
     )

@@ -117,7 +117,8 @@ class Code(Sync):
     own order, by name. `cycles`: modelled, of the chip's clock, with the hand-over from units and
     back; `bound`: below which no schedule of it gets; `instructions`: that it
     retires, where the chip's spec counts them; `memory_bytes`: modelled, to and from the
-    processor's memory."""
+    processor's memory. `once`: it reads constants alone, and runs where they are packed: no call
+    of the kernel's spends anything on it."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -127,6 +128,7 @@ class Code(Sync):
     bound: int = 0
     memory_bytes: int = 0
     instructions: int = 0
+    once: bool = False
 
     @property
     def name(self) -> str:

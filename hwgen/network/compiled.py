@@ -165,7 +165,7 @@ class Network(Brief):
     @cached_property
     def weights(self) -> Weights:
         """Its constants, as kernels read them."""
-        return Weights(self.name, self.plan.steps)
+        return Weights(self.name, self.plan.steps, self.plan.hardware)
 
     @cached_property
     def files(self) -> dict[str, str]:

@@ -12,6 +12,7 @@ import numpy as np
 from hwgen.autoschedule.options import Options
 from hwgen.codegen.emit_c import emit_firmware
 from hwgen.codegen.nodes import Code
+from hwgen.codegen.once import split_once
 from hwgen.codegen.processor.emit import emit_nest_firmware
 from hwgen.codegen.program import Program
 from hwgen.codegen.storages import Image
@@ -97,7 +98,8 @@ class LayerKernel:
     it, where that is not trusted; `early`: inputs that nothing reads once the output is written;
     `overwritable`: those that may have its bytes, if the kernel is emitted for that; `over`: those
     that it is emitted for, and the output. `images`: tensors that the host packs or unpacks, each
-    with its image; `kept`: those that it is emitted to take as they lie in these."""
+    with its image; `kept`: those that it is emitted to take as they lie in these; `once`: what
+    computes some of the constants from others."""
 
     name: str
     files: Mapping[str, str]
@@ -117,6 +119,7 @@ class LayerKernel:
     over: frozenset[str] = frozenset()
     images: Mapping[str, Image] = field(default_factory=dict[str, Image])
     kept: frozenset[str] = frozenset()
+    once: Code | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +220,8 @@ def _of_units(
     figures: Figures,
     kept: frozenset[str] = frozenset(),
 ) -> LayerKernel:
-    emitted = emit_firmware(program, hardware, workload, kept=kept)
+    each, taken, once = split_once(program, workload)
+    emitted = emit_firmware(each, hardware, taken, kept=kept)
     plan, source = emitted.plan, emitted.source
     own, name = plan.workspace, source.function
     assert own is not None
@@ -247,7 +251,7 @@ def _of_units(
     return LayerKernel(
         name, files, f"{name}.c", f"{name}_model.c", extra, tuple(arguments), own.bytes,
         own.alignment, True, source.foreign, figures, workload, program, read_first(plan), over,
-        frozenset(), rearranged(plan), kept,
+        frozenset(), rearranged(plan), kept, once,
     )  # fmt: skip
 
 
@@ -270,7 +274,8 @@ def _of_processor(
 
 
 def _figures(made: Kernel) -> Figures:
-    beside: tuple[Code, ...] = made.program.codes if made.hardware.units else ()
+    codes = made.program.codes if made.hardware.units else ()
+    beside = [code for code in codes if not code.once]
     host_reads = frozenset(n for code in beside for n in code.inputs)
     held = any(image.tensor == WEIGHTS for image in made.program.images)
     fallen = made.on_processor_alone or (WEIGHTS in host_reads and not held)

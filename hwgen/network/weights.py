@@ -5,28 +5,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hwgen.codegen.c_names import C_TYPES
+from hwgen.model.code import run_code
+from hwgen.model.numeric import Array
 from hwgen.model.weights import Constant, weights_file
 from hwgen.network.byte_order import little_endian
 from hwgen.network.kernels import Argument
 from hwgen.network.steps import Step
+from hwgen.spec.hardware import HardwareSpec
 
 
 class Weights:
     """The arrays that kernels take for constants, packed as each kernel reads them."""
 
-    def __init__(self, name: str, steps: Sequence[Step]) -> None:
+    def __init__(self, name: str, steps: Sequence[Step], hardware: HardwareSpec) -> None:
         self._name = name
         self._found: dict[tuple[str, bytes], Constant] = {}
         self._names: dict[tuple[str, bytes], str] = {}
         self._of: dict[tuple[int, Argument], str] = {}
         self._align = 1
         for step in steps:
+            known = dict(step.layer.constants)
+            if step.kernel.once is not None:
+                known |= run_code(step.kernel.once, hardware, known).outputs
             for argument in step.kernel.arguments:
-                if argument.tensor in step.layer.constants:
-                    self._add(step, argument)
+                if argument.tensor in known:
+                    self._add(step, argument, known[argument.tensor])
 
-    def _add(self, step: Step, argument: Argument) -> None:
-        dtype, values = argument.packed(step.layer.constants[argument.tensor])
+    def _add(self, step: Step, argument: Argument, given: Array) -> None:
+        dtype, values = argument.packed(given)
         key = dtype, little_endian(values, dtype)
         if key not in self._found:
             self._names[key] = f"{self._name}_w{len(self._found)}"

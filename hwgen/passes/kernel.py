@@ -293,6 +293,7 @@ class Kernel(Brief):
             f"the processor computes {code.name}: {code.cycles:,} cycles, "
             f"{code.memory_bytes:,} bytes of memory"
             for code in self.program.codes
+            if not code.once
         ]
         if self.packing:
             tensors = ", ".join(sorted(self.packing))

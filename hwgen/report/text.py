@@ -248,7 +248,10 @@ def _time_and_rate(c: Kernel) -> tuple[str, str]:
 def _coded(measured: Measured) -> Iterator[str]:
     """What a processor beside the units does of a kernel."""
     c = measured.compilation
-    if codes := c.program.codes:
+    if once := [code for code in c.program.codes if code.once]:
+        made = ", ".join(code.name for code in once)
+        yield f"{c.workload.name}: the processor computes {made} once, where constants are packed"
+    if codes := [code for code in c.program.codes if not code.once]:
         cycles = sum(code.cycles for code in codes)
         made = ", ".join(code.name for code in codes)
         yield (

@@ -113,6 +113,8 @@ def _code(region: Region, whole: Workload | None, hardware: HardwareSpec) -> tup
     from hwgen.polyhedral.tree.cost import estimate_nest, nest_bound
 
     code, placing = lower_nest(region.state, region.homes, hardware)
+    if region.once:
+        return replace(code, once=True), placing
     intended = region.state if whole is None else build_state(whole)
     bound = nest_bound(intended, hardware.machine)
     cost = estimate_nest(region.state, region.homes, hardware, bound)

@@ -2,7 +2,8 @@
 
 A nest at the root is the processor's where none of its blocks has a call. What only rearranges a
 tensor for calls is no work of either: the host lays that tensor out so. Between the parts, tensors
-lie whole in their own order, where the host has them.
+lie whole in their own order, where the host has them. What constants alone decide is the first
+part: it runs where the host packs them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
+from math import prod
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.match.covering import to_call
@@ -20,7 +22,7 @@ from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree, Node, Storage, bloc
 from hwgen.polyhedral.tree.padding import is_by_place
 from hwgen.polyhedral.tree.versions import of_stages
 from hwgen.polyhedral.tree.weighing import weighed_out
-from hwgen.spec.expression import Access, tensors_of, walk
+from hwgen.spec.expression import DTYPES, Access, tensors_of, walk
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Role, Statement, Tensor, Workload
 
@@ -28,12 +30,13 @@ from hwgen.spec.workload import Role, Statement, Tensor, Workload
 @dataclass(frozen=True)
 class Region:
     """Nests that follow each other. `workload`: their statements, what they read from other parts
-    as inputs, and what others read of theirs as outputs; so does `state`."""
+    as inputs, and what others read of theirs as outputs; so does `state`. `once`: as of `Code`."""
 
     workload: Workload
     state: LoopTree
     homes: Homes
     coded: bool
+    once: bool = False
 
 
 def regions(
@@ -121,11 +124,13 @@ class _Touched:
 @dataclass(frozen=True)
 class _Split:
     """The nests at the root that units run, that the processor runs, and those that only say how
-    the host is to lay tensors out; and their order, those of one kind together where they may."""
+    the host is to lay tensors out; and their order, those of one kind together where they may.
+    `once`: the tensors that constants alone decide."""
 
     workload: Workload
     state: LoopTree
     coded: frozenset[str]
+    once: frozenset[str]
     views: Mapping[str, _Touched]
     order: Sequence[_Touched]
 
@@ -146,8 +151,11 @@ class _Split:
             if n.writes <= coded or not n.writes <= {*views}
         ]
         on_chip = {n.tensor for n in state.storages if n.memory in _on_chip(hardware)}
-        order = _ordered(kept, frozenset(coded), on_chip)
-        return cls(workload, state, frozenset(coded), views, order)
+        once = _of_constants(workload, state, kept, coded)
+        first = [n for n in kept if n.writes <= once]
+        rest = [n for n in kept if not n.writes <= once]
+        order = [*first, *_ordered(rest, frozenset(coded), on_chip)]
+        return cls(workload, state, frozenset(coded), once, views, order)
 
     def check(self, hardware: HardwareSpec) -> None:
         """Raise where a tensor that crosses from one part to another cannot."""
@@ -195,7 +203,8 @@ class _Split:
         )
 
     def _parts(self) -> list[list[_Touched]]:
-        return [list(g) for _, g in groupby(self.order, lambda n: n.writes <= self.coded)]
+        kinds = groupby(self.order, lambda n: (n.writes <= self.once, n.writes <= self.coded))
+        return [list(g) for _, g in kinds]
 
     def regions(self, homes: Homes) -> Iterable[Region]:
         parts = self._parts()
@@ -256,7 +265,8 @@ class _Split:
             statements=statements,
         )
         kept = {t: home for t, home in homes.items() if t in writes and t not in crossing}
-        return Region(workload, weighed_out(made) if coded else made, kept, coded=coded)
+        once = coded and part[0].writes <= self.once
+        return Region(workload, weighed_out(made) if coded else made, kept, coded=coded, once=once)
 
     def _added(self, crossing: set[str]) -> Iterable[Tensor]:
         """What scheduling added that crosses from one part to another."""
@@ -298,6 +308,30 @@ def _views(
         if stage in views_of(replace(workload, tensors=own, statements=(statement,))):
             found[stage] = nest
     return found
+
+
+def _of_constants(
+    workload: Workload, state: LoopTree, nests: Sequence[_Touched], coded: Collection[str]
+) -> frozenset[str]:
+    """The processor's tensors that constants alone decide, and that take no more room than the
+    constants that they are made of; a kernel writes its outputs itself."""
+    constant = {t.name for t in workload.tensors if t.constant}
+    found = {t for t in coded if state.tensor[t].role != "output"}
+
+    def room(tensors: Iterable[str]) -> int:
+        made = [state.tensor[t] for t in tensors]
+        return sum(DTYPES[t.dtype] * prod(t.shape) for t in made)
+
+    wanted = {t for n in nests for t in n.reads}
+    large = {t for n in nests for t in n.writes if room(n.writes & wanted) > room(n.reads)}
+    found -= large
+    while True:
+        known = constant | found
+        changing = (n for n in nests if not (n.reads <= known and n.writes <= found))
+        left = found.difference(*(n.writes for n in changing))
+        if left == found:
+            return frozenset(found)
+        found = left
 
 
 def _ordered(
