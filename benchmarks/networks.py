@@ -33,7 +33,7 @@ FLAGS = ("-O3", "-march=native", "-std=gnu17", "-I.")
 SIMD = "-fopenmp-simd"
 TURNS, SECONDS = 15, 0.02
 """Turns of all runs, and about how long one run takes of a turn."""
-MOST_LAYERS = 6
+MOST_LAYERS = 30
 
 Run = Callable[[], object]
 Inputs = Mapping[str, np.ndarray]
@@ -61,7 +61,8 @@ class Emitted:
     """The emitted folder with its arena."""
 
     def __init__(self, net: Network, *flags: str, head: str = "") -> None:
-        own = {f"{net.name}.c", f"{net.name}_weights.c", *(k.source for k in net.kernels)}
+        own = {f"{net.name}.c", f"{net.name}_weights.c"}
+        own |= {f for k in net.kernels for f in (k.source, *k.sources)}
         files = {f: t for f, t in net.files.items() if f in own or f.endswith(".h")}
         files[f"{net.name}.c"] = head + files[f"{net.name}.c"]
         self.library = load_library(files, net.name, (*FLAGS, *flags))

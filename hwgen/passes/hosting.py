@@ -25,6 +25,7 @@ from hwgen.passes.replaying import replayed
 from hwgen.passes.start import Start
 from hwgen.passes.trees import compile_padded
 from hwgen.polyhedral.caches import through_caches
+from hwgen.polyhedral.constant_part import constant_statements
 from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.phases import Phase, phase_of, split_phases
 from hwgen.polyhedral.schedule.schedule import Schedule
@@ -77,12 +78,14 @@ class _Hosting:
 
     def groups(self) -> list[_Group]:
         """Statements by who runs them."""
-        views = view_statements(self.workload)
+        once = constant_statements(self.workload)
+        apart = (*view_statements(self.workload), *once)
         pending = [
-            [s for s in p.workload.statements if s not in views]
+            [s for s in p.workload.statements if s not in apart]
             for p in split_phases(self.workload)
         ]
-        found: list[_Group] = []
+        pending = [p for p in pending if p]
+        found = [_Group(once, None)] if once else []
         while pending:
             mine = pending.pop(0)
             first, made = self._first(found, mine, pending)

@@ -15,6 +15,7 @@ from itertools import groupby
 from math import prod
 
 from hwgen.errors import HwgenError
+from hwgen.polyhedral.constant_part import of_constants
 from hwgen.polyhedral.match.covering import to_call
 from hwgen.polyhedral.scop import views_of
 from hwgen.polyhedral.tree.aliases import places_of
@@ -313,25 +314,15 @@ def _views(
 def _of_constants(
     workload: Workload, state: LoopTree, nests: Sequence[_Touched], coded: Collection[str]
 ) -> frozenset[str]:
-    """The processor's tensors that constants alone decide, and that take no more room than the
-    constants that they are made of; a kernel writes its outputs itself."""
-    constant = {t.name for t in workload.tensors if t.constant}
-    found = {t for t in coded if state.tensor[t].role != "output"}
+    """The processor's tensors that constants alone decide; a kernel writes its outputs itself."""
 
-    def room(tensors: Iterable[str]) -> int:
+    def room(tensors: Collection[str]) -> int:
         made = [state.tensor[t] for t in tensors]
         return sum(DTYPES[t.dtype] * prod(t.shape) for t in made)
 
-    wanted = {t for n in nests for t in n.reads}
-    large = {t for n in nests for t in n.writes if room(n.writes & wanted) > room(n.reads)}
-    found -= large
-    while True:
-        known = constant | found
-        changing = (n for n in nests if not (n.reads <= known and n.writes <= found))
-        left = found.difference(*(n.writes for n in changing))
-        if left == found:
-            return frozenset(found)
-        found = left
+    constant = {t.name for t in workload.tensors if t.constant}
+    able = {t for t in coded if state.tensor[t].role != "output"}
+    return of_constants([(n.reads, n.writes) for n in nests], constant, able, room)
 
 
 def _ordered(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite, prod
 
 from hwgen.codegen.c_constants import number_text
 from hwgen.codegen.c_expr import HELPERS, Helpers, IndexText
 from hwgen.codegen.c_names import C_TYPES, NameTable, indent
-from hwgen.codegen.c_value import HALVES, ValueText, value_helpers
+from hwgen.codegen.c_value import HALVES, Value, ValueText, value_helpers
 from hwgen.codegen.nodes import (
     Allocate,
     Assign,
@@ -32,6 +32,7 @@ from hwgen.codegen.processor.scopes import scope
 from hwgen.codegen.templates import Fields, render
 from hwgen.errors import HwgenError
 from hwgen.spec.expression import (
+    DTYPES,
     Access,
     Binary,
     Call,
@@ -90,6 +91,16 @@ class Identifiers:
 
     def fresh(self, name: str) -> str:
         return self.table.fresh(name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A statement whose values lie in a row, of a C type, before they are stored."""
+
+    only: Assign
+    value: Value
+    kind: str
+    name: str
 
 
 @dataclass(slots=True)
@@ -169,9 +180,40 @@ class BodyText:
             lines += self.template(text, f"processor.loops.{kind.name}.{name}", values)
         head = f"for ({self.room.index} {variable} = 0; {variable} < {bound}; ++{variable}) {{"
         before, self.lanes = self.lanes, kind is not None and kind.kind == "vectorize"
-        body = self.lines(node.body)
+        row = self._row(node) if self.lanes else None
+        parts = [self.lines(node.body)] if row is None else self._by_row(row, variable)
         self.lanes = before
-        return [*lines, head, *indent(body), "}"]
+        loops = [line for part in parts for line in (*lines, head, *indent(part), "}")]
+        if row is None:
+            return loops
+        return ["{", *indent([f"{row.kind} {row.name}[{node.extent}];", *loops]), "}"]
+
+    def _row(self, loop: Loop) -> _Row | None:
+        """What the lanes of a loop compute from wider elements than they store, where they are too
+        few for a vector of what they store: compilers would take as few lanes for all of it."""
+        match loop.body:
+            case (Assign(op="=") as only,) if only.target not in self.kept:
+                pass
+            case _:
+                return None
+        dtypes = {n: a.dtype for n, a in self.program.array.items()}
+        stored = DTYPES[dtypes[only.target.tensor]]
+        read = (DTYPES[dtypes[a.tensor]] for a in walk(only.value) if isinstance(a, Access))
+        few = loop.extent * stored < self.hardware.machine.lanes_bytes
+        if not few or max(read, default=0) <= stored:
+            return None
+        value = self._printed(only.value)
+        return _Row(only, value, C_TYPES[value.dtype], self.names.fresh("row"))
+
+    def _by_row(self, row: _Row, variable: str) -> list[list[str]]:
+        """The bodies of two loops: one leaves a row of values, the other stores them."""
+        place = f"{row.name}[{variable}]"
+        held = replace(row.value, text=place)
+        stored = self._printer().stored(held, self.program.array[row.only.target.tensor].dtype)
+        return [
+            [f"{place} = {_bare(row.value.text)};"],
+            [f"{self._element(row.only.target)} = {_bare(stored)};"],
+        ]
 
     def _sum(self, body: tuple[Node, ...]) -> str:
         """The variable that the lanes of a loop add up; "" where each has an element of its own."""
@@ -205,10 +247,15 @@ class BodyText:
             case Const(float(value)) if not isfinite(value) and dtype in ("float32", "float64"):
                 return number_text(value, dtype)
             case _:
-                scalars = {n: (f"(int32_t){self.names.variable(n)}", "int32", r)
-                           for n, r in self.ranges.items()}  # fmt: skip
-                printed = ValueText(self.helpers, self._load, scalars, lanes=self.lanes)
-                return printed.stored(printed(expr), dtype)
+                return self._printer().stored(self._printed(expr), dtype)
+
+    def _printer(self) -> ValueText:
+        scalars = {n: (f"(int32_t){self.names.variable(n)}", "int32", r)
+                   for n, r in self.ranges.items()}  # fmt: skip
+        return ValueText(self.helpers, self._load, scalars, lanes=self.lanes)
+
+    def _printed(self, expr: Expr) -> Value:
+        return self._printer()(expr)
 
     def _assign(self, node: Assign) -> str:
         dtype = self.program.array[node.target.tensor].dtype

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from hwgen.polyhedral.match.operations import Operation
 from hwgen.polyhedral.match.partial_lanes import Lanes
 from hwgen.polyhedral.semantics import marginal_cycles, widens, written
-from hwgen.spec.expression import Access
+from hwgen.spec.expression import DTYPES, Access
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
 from hwgen.spec.typecheck import is_float
 
@@ -16,7 +16,7 @@ def loaders(hardware: HardwareSpec, memory: str, dtype: str, *, constant: bool) 
     """The copies from off-chip memory into `memory`, the cheapest first, which keep every value of
     `dtype`: integers in an integer type, as float arithmetic rounds where theirs wraps around.
     `constant`: what is copied may lie in a memory of constants."""
-    able: list[tuple[float, bool, Intrinsic]] = []
+    able: list[tuple[float, bool, int, Intrinsic]] = []
     for intrinsic in sorted(hardware.intrinsics, key=lambda i: i.name):
         only = written(intrinsic)
         if only is None or not isinstance(only[0].value, Access) or only[0].op != "=":
@@ -27,9 +27,11 @@ def loaders(hardware: HardwareSpec, memory: str, dtype: str, *, constant: bool) 
         offchip = held.kind == "offchip" and (constant or not held.constants_only)
         keeps = widens(dtype, source.dtype) and is_float(dtype) == is_float(source.dtype)
         if target.memory == memory and offchip and keeps:
-            able.append((marginal_cycles(intrinsic), not held.constants_only, intrinsic))
-    # Of memories as fast, the one that holds nothing but constants.
-    return [intrinsic for *_, intrinsic in sorted(able, key=lambda x: x[:2])]
+            size = DTYPES[source.dtype]
+            able.append((marginal_cycles(intrinsic), not held.constants_only, size, intrinsic))
+    # Of those as fast, from a memory that holds nothing but constants; then of the narrowest type,
+    # which the tensor may have, so that nobody needs to widen it before.
+    return [intrinsic for *_, intrinsic in sorted(able, key=lambda x: x[:3])]
 
 
 def in_whole_blocks(operation: Operation, pinned: Mapping[str, Lanes]) -> Operation:

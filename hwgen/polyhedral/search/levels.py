@@ -40,11 +40,14 @@ class Levels:
 
 
 def has_levels(space: Space) -> bool:
-    """Whether calls of a match take some operands from registers, and all come through caches."""
+    """Whether calls of a match take some operands from registers and others from caches. Where
+    they take none from caches, a load into registers may stand at any depth."""
     hardware, selection = space.hardware, space.match.selection
-    registers = [s for s in selection.storages if not in_caches(hardware, s.memory)]
+    held = [in_caches(hardware, s.memory) for s in selection.storages]
+    cached = any(held) or any(_read_in_place(space, s.name) for s in selection.storages)
     whole = any(s.shape for s in selection.storages)
-    return through_caches(hardware) and bool(registers) and bool(space.reduction) and not whole
+    some = not all(held) and cached and bool(space.reduction)
+    return through_caches(hardware) and some and not whole
 
 
 def contains_levels(space: Space, tiling: Tiling) -> bool:
