@@ -13,7 +13,7 @@ from hwgen.passes.covering import UNMADE, all_forms, best_form, covered_forms, s
 from hwgen.passes.fusing import several
 from hwgen.passes.interleaving import interleaved
 from hwgen.passes.kernel import REFUSALS, Kernel
-from hwgen.passes.moves import all_apart, plain, with_padding_apart
+from hwgen.passes.moves import all_apart, any_turned, plain, with_padding_apart
 from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.passes.network import in_blocks, phases_may_be_faster, shared_if_better
 from hwgen.passes.parts import CompileUnits
@@ -159,7 +159,14 @@ def _of_units(start: Start, options: SearchOptions, units: CompileUnits) -> Kern
         made = _searched(begun, replace(options, spills=False))
     except HwgenError as error:
         return otherwise(start, options, error, units)
-    return shared_if_better(begun, made, units, options)
+    best = shared_if_better(begun, made, units, options)
+    if start.hardware.processor is None or not any_turned(start):
+        return best
+    from hwgen.passes.hosting import compile_beside
+
+    # Units may multiply faster what the processor has made unsigned, or signed.
+    beside = compile_beside(all_apart(start), units)
+    return best if beside is None else min(best, beside, key=options.measure)
 
 
 def otherwise(
@@ -186,8 +193,9 @@ def otherwise(
         raise refused
     from hwgen.passes.hosting import compile_beside
 
-    with isl.bounded():
-        apart = all_apart(start)
-        forms = [start] if apart is start else [start, apart]
-        beside = partial(compile_beside, units=units, refused=refused)
-        return best_form(forms, beside, options, by_units=False)
+    apart = all_apart(start)
+    forms = [start] if apart is start else [start, apart]
+    beside = [k for k in (compile_beside(form, units) for form in forms) if k is not None]
+    if not beside:
+        raise refused
+    return min(beside, key=options.measure)

@@ -24,6 +24,7 @@ from hwgen.passes.phase import least_cycles
 from hwgen.passes.replaying import replayed
 from hwgen.passes.start import Start
 from hwgen.passes.trees import compile_padded
+from hwgen.polyhedral import isl
 from hwgen.polyhedral.caches import through_caches
 from hwgen.polyhedral.constant_part import constant_statements
 from hwgen.polyhedral.match.select import select
@@ -44,21 +45,21 @@ class _Group:
     made: Kernel | None
 
 
-def compile_beside(start: Start, units: CompileUnits, refused: HwgenError) -> Kernel:
-    """A kernel of which the processor runs a part, or all; `refused`: why units do not run it.
+def compile_beside(start: Start, units: CompileUnits) -> Kernel | None:
+    """A kernel of which the processor runs a part, or all; None where it cannot run the rest.
 
-    Raises:
-        HwgenError: `refused` where the processor cannot run the rest either: statements that write
-            part of a tensor again, buffers beyond its memory.
+    It does not run statements that write part of a tensor again, or take more than its memory.
     """
-    hosting = _Hosting(start, units)
-    groups = hosting.groups()
-    while True:
-        with Tolerating(REFUSALS):
-            return hosting.compiled(groups)
-        if all(g.made is None for g in groups):
-            raise refused
-        groups = hosting.fewer(groups)
+    with isl.bounded(), Tolerating(REFUSALS):
+        hosting = _Hosting(start, units)
+        groups = hosting.groups()
+        while True:
+            with Tolerating(REFUSALS):
+                return hosting.compiled(groups)
+            if all(g.made is None for g in groups):
+                return None
+            groups = hosting.fewer(groups)
+    return None
 
 
 @dataclass

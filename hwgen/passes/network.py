@@ -49,7 +49,8 @@ def shared_if_better(
     compiles phases one after the other."""
     best = fused_if_better(start, made, options)
     network = _Network(start.workload, made.hardware, units, options)
-    if len(made.parts) < 2 or not is_scarce(made, SLOTS) or made.program.codes:
+    split = min(len(made.parts), len(network.groups)) > 1  # A form of it may have more parts.
+    if not split or not is_scarce(made, SLOTS) or made.program.codes:
         return best
     if not may_be_faster(best, options, network.least_crossing()):
         return best

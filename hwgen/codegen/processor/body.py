@@ -203,7 +203,12 @@ class BodyText:
         if not few or max(read, default=0) <= stored:
             return None
         value = self._printed(only.value)
-        return _Row(only, value, C_TYPES[value.dtype], self.names.fresh("row"))
+        return _Row(
+            only,
+            value,
+            C_TYPES[value.dtype],
+            self.names.fresh(f"{self.names.buffer(only.target.tensor)}_row"),
+        )
 
     def _by_row(self, row: _Row, variable: str) -> list[list[str]]:
         """The bodies of two loops: one leaves a row of values, the other stores them."""

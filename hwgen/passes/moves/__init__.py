@@ -29,6 +29,7 @@ __all__ = [
     "all_apart",
     "all_begun",
     "all_weighed",
+    "any_turned",
     "plain",
     "with_padding_apart",
 ]
@@ -73,6 +74,11 @@ def all_apart(start: Start) -> Start:
     for move in (signed_factors, distribute, split_clips):
         start = _everywhere(start, move)
     return start
+
+
+def any_turned(start: Start) -> bool:
+    """Whether units multiply factors of a sum in the type of the other sign alone."""
+    return _everywhere(start, signed_factors) is not start
 
 
 def all_begun(start: Start) -> Start:
