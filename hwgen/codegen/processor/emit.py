@@ -8,7 +8,7 @@ processor comes from the templates of its spec.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hwgen.codegen.c_names import C_TYPES, NameTable, comment, indent, kernel_name
 from hwgen.codegen.c_reserved import reserved_words
@@ -18,6 +18,7 @@ from hwgen.codegen.names import allocated, touched, variables, written
 from hwgen.codegen.nodes import Code, Launch, Routine
 from hwgen.codegen.processor.body import BodyText, Identifiers, as_lambda, helpers
 from hwgen.codegen.processor.firmware import HEAP, Room, firmware_header, room
+from hwgen.codegen.processor.runs import in_runs
 from hwgen.codegen.processor.scopes import pools
 from hwgen.codegen.processor.workarounds import around_functions, may_join_reads
 from hwgen.codegen.source import CSource, Parameter
@@ -98,8 +99,10 @@ class _File:
         identifiers: Identifiers,
         name: str,
     ) -> None:
-        self.program, self.hardware = program, hardware
         self.processor = processor = hardware.machine
+        if not processor.launch:
+            program = replace(program, body=in_runs(program.body, program.array, processor))
+        self.program, self.hardware = program, hardware
         self.identifiers, self.name = identifiers, name
         self.arrays = (*program.inputs, *program.outputs)
         for buffer in program.arrays:
