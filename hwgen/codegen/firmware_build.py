@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hwgen.codegen.vendor_stub import stub, vendor_headers
+from hwgen.codegen.vendor_stub import instruction_headers, stub, vendor_headers
 from hwgen.spec.hardware import HardwareSpec
 
 STUB_FOLDER = "stub"
+MODEL_FOLDER = "model"
+"""Of empty headers, for the C model on machines that lack the instructions of others."""
+NATIVE = "-march=native"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +76,19 @@ def build_files(
 ) -> dict[str, str]:
     """The files that compile a folder; `texts`: of each kernel its name, and its header and C."""
     standard = _standard(hardware)
-    files = {"Makefile": makefile(parts, standard), "CMakeLists.txt": cmake_file(parts, standard)}
+    machine = machine_flags(hardware)
+    files = {
+        "Makefile": makefile(parts, standard, machine),
+        "CMakeLists.txt": cmake_file(parts, standard, machine),
+    }
     for path in vendor_headers(hardware.code.includes):
         # A spec does not say which header has what: the first of them has all.
         files[f"{STUB_FOLDER}/{path}"] = stub(texts, path, hardware.name)
         texts = []
+    for path in instruction_headers(hardware.code.includes):
+        files[f"{MODEL_FOLDER}/{path}"] = (
+            "/* Empty: the C model takes no instructions of its own. */\n"
+        )
     return files
 
 
@@ -86,21 +97,27 @@ def firmware_flags(hardware: HardwareSpec) -> tuple[str, ...]:
     return (f"-std=c{_standard(hardware)}", "-ffreestanding", "-I.", f"-I{STUB_FOLDER}")
 
 
+def machine_flags(hardware: HardwareSpec) -> tuple[str, ...]:
+    """What makes a compiler take all instructions of the machine that it runs on, where kernels
+    name some; for another machine its own take their place."""
+    return (NATIVE,) if instruction_headers(hardware.code.includes) else ()
+
+
 def _standard(hardware: HardwareSpec) -> int:
     """The C that firmware kernels of a chip are: 99 or 11."""
     return 99 if hardware.units else 11
 
 
-def makefile(parts: Sequence[Part], standard: int) -> str:
+def makefile(parts: Sequence[Part], standard: int, machine: Sequence[str] = ()) -> str:
     """Objects and an archive with any compiler, the linked example, and the same on the host;
-    `standard`: 99 or 11, the C that the kernels are."""
+    `standard`: 99 or 11, the C that the kernels are; `machine`: as `machine_flags`."""
     sources = [s for part in parts for s in (part.source, *part.sources)]
     models = [s for part in parts for s in (part.model or part.source, *part.sources)]
     return f"""\
 # make CC=arm-none-eabi-gcc CFLAGS="-O2 -mcpu=cortex-m33" VENDOR=path/of/the/vendors/headers
 # make firmware.elf LDFLAGS="-T board.ld" LDLIBS=path/of/the/vendors/library.a
 # make host && ./host     (on this machine, against the C model; status 0: every check held)
-CFLAGS ?= -O2
+CFLAGS ?= {" ".join(["-O2", *machine])}
 VENDOR ?= {STUB_FOLDER}
 FIRMWARE_FLAGS = -std=c{standard} -ffreestanding -I. -I$(VENDOR)
 SOURCES = {" ".join(sources)}
@@ -116,7 +133,7 @@ firmware.elf: main.o libkernels.a
 \t$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
 host: main.c {" ".join(dict.fromkeys(models))}
-\t$(CC) -std=c{standard} -O2 -I. -I$(VENDOR) $^ -lm -o $@
+\t$(CC) -std=c{standard} -O2 -I. {f"-I{MODEL_FOLDER} " if machine else ""}-I$(VENDOR) $^ -lm -o $@
 
 clean:
 \trm -f *.o libkernels.a firmware.elf host
@@ -125,8 +142,11 @@ clean:
 """
 
 
-def cmake_file(parts: Sequence[Part], standard: int) -> str:
+def cmake_file(parts: Sequence[Part], standard: int, machine: Sequence[str] = ()) -> str:
     """A library for `add_subdirectory`."""
+    flags = ";".join(machine)
+    option = f'set(HWGEN_MACHINE "{flags}" CACHE STRING "whose instructions")\n' if flags else ""
+    own = " ${HWGEN_MACHINE}" if flags else ""
     sources = "\n".join(f"  {s}" for part in parts for s in (part.source, *part.sources))
     return f"""\
 # In a project of yours:
@@ -136,10 +156,10 @@ def cmake_file(parts: Sequence[Part], standard: int) -> str:
 cmake_minimum_required(VERSION 3.13)
 project(hwgen_kernels C)
 set(HWGEN_VENDOR ${{CMAKE_CURRENT_SOURCE_DIR}}/{STUB_FOLDER} CACHE PATH "the vendor's headers")
-add_library(hwgen_kernels STATIC
+{option}add_library(hwgen_kernels STATIC
 {sources}
 )
 target_include_directories(hwgen_kernels PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}} ${{HWGEN_VENDOR}})
 set_target_properties(hwgen_kernels PROPERTIES C_STANDARD {standard} C_EXTENSIONS OFF)
-target_compile_options(hwgen_kernels PRIVATE -ffreestanding)
+target_compile_options(hwgen_kernels PRIVATE -ffreestanding{own})
 """

@@ -20,6 +20,9 @@ _STANDARD = words(
 )  # fmt: skip
 """Headers that a compiler brings along."""
 
+_INSTRUCTIONS = words(["arm_neon hexagon_types hvx_hexagon_protos immintrin riscv_vector"])
+"""The same, by which C names the instructions of one kind of machine."""
+
 _TOKEN = re.compile(r'""|[A-Za-z_]\w*|0[xX][0-9a-fA-F]+\w*|\d[\w.]*(?:(?<=[eE])[+-]\d+\w*)?|\S')
 _TYPES = words(
     ["void char short int long float double signed unsigned const static inline restrict extern "
@@ -39,7 +42,14 @@ def vendor_headers(includes: Sequence[str]) -> list[str]:
     """The paths of a spec's headers that are neither the compiler's nor found relative to a file's
     own folder, upwards."""
     paths = (name.strip().strip('<>"') for name in includes)
-    return [p for p in paths if p.removesuffix(".h") not in _STANDARD and ".." not in p.split("/")]
+    brought = _STANDARD | _INSTRUCTIONS
+    return [p for p in paths if p.removesuffix(".h") not in brought and ".." not in p.split("/")]
+
+
+def instruction_headers(includes: Sequence[str]) -> list[str]:
+    """Those of a spec's headers that are for machines with some instructions alone."""
+    paths = (name.strip().strip('<>"') for name in includes)
+    return [p for p in paths if p.removesuffix(".h") in _INSTRUCTIONS]
 
 
 def stub(texts: Sequence[tuple[str, str]], header: str, spec: str) -> str:
@@ -128,6 +138,8 @@ class _Seen:
                 if following == "(":
                     kind = f"{kind}{_gap(kind)}(*)({', '.join(self._parameters(tokens, at + 1))})"
                 self.declared.setdefault(token, kind)
+                for other in self._beside(tokens, at):
+                    self.declared.setdefault(other, kind)
             elif token in self.declared or token == name or token.startswith(f"{name}_"):
                 continue
             elif following == "(":
@@ -153,6 +165,21 @@ class _Seen:
         if tokens[at + 1 : at + 2] == ["["]:
             stars += "*"
         return f"{plain} {stars}" if stars else plain
+
+    def _beside(self, tokens: Sequence[str], at: int) -> Iterator[str]:
+        """The other names that a statement declares of the same type, as in `T a = f(), b;`."""
+        start = at
+        while start and (self._is_type(tokens[start - 1]) or tokens[start - 1] == "*"):
+            start -= 1
+        if tokens[start - 1] not in (";", "{", "}"):
+            return
+        depth = 0
+        for n in range(at + 1, len(tokens) - 1):
+            depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(tokens[n], 0)
+            if depth < 0 or (depth == 0 and tokens[n] == ";"):
+                return
+            if depth == 0 and tokens[n] == ",":
+                yield tokens[n + 1]
 
     def _parameters(self, tokens: Sequence[str], opening: int) -> Iterator[str]:
         for part in _parts(tokens, opening):

@@ -148,13 +148,18 @@ def load_library(
 
 
 def object_bytes(
-    files: Mapping[str, str], sources: Sequence[str], flags: tuple[str, ...]
+    files: Mapping[str, str],
+    sources: Sequence[str],
+    flags: tuple[str, ...],
+    *,
+    required: bool = True,
 ) -> dict[str, int] | None:
     """Bytes of code and constants in the object of each source, compiled among the files with the
-    flags and those of `$CFLAGS`; None without a compiler or a program that reads its objects.
+    flags and those of `$CFLAGS`; None without a compiler or a program that reads its objects, and
+    where the compiler may fail and does.
 
     Raises:
-        HwgenError: H704 the compiler fails.
+        HwgenError: H704 the compiler fails, where that is `required`.
     """
     compiler = find_compiler()
     if compiler is None:
@@ -168,6 +173,8 @@ def object_bytes(
         _write(files, folder)
         done = _run([*compiler, *flags, *user_flags(), "-c", *sources], folder)
         if done.returncode != 0:
+            if not required:
+                return None
             raise refused(done, sources[0])
         read = _run([reader, *(str(Path(s).with_suffix(".o")) for s in sources)], folder)
     rows = [line.split() for line in read.stdout.splitlines()[1:]]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from hwgen.codegen.firmware_build import firmware_flags
+from hwgen.codegen.firmware_build import firmware_flags, machine_flags
 from hwgen.errors import HwgenError, Location
 from hwgen.model.c_compiler import object_bytes
 from hwgen.model.inputs import bind_inputs
@@ -179,8 +179,8 @@ class Network(Brief):
     @cached_property
     def code_bytes(self) -> Mapping[str, int] | None:
         """By kernel and for the network's own calls, the bytes of code and tables in the object
-        that the compiler here makes with `-Os`; None without a compiler, or where text of a spec
-        that is not trusted is in it.
+        that the compiler here makes with `-Os`; None without a compiler, for instructions that this
+        machine lacks, or where text of a spec that is not trusted is in it.
 
         Raises:
             HwgenError: H704 where the compiler refuses a file.
@@ -188,8 +188,9 @@ class Network(Brief):
         if any(kernel.foreign for kernel in self.kernels):
             return None
         named = {self.name: f"{self.name}.c", **{k.name: k.source for k in self.kernels}}
-        flags = (*firmware_flags(self.plan.hardware), "-Os")
-        found = object_bytes(self.files, tuple(named.values()), flags)
+        machine = machine_flags(self.plan.hardware)
+        flags = (*firmware_flags(self.plan.hardware), *machine, "-Os")
+        found = object_bytes(self.files, tuple(named.values()), flags, required=not machine)
         return found and {name: found[file] for name, file in named.items()}
 
     def report(self) -> str:

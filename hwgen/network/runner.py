@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hwgen.codegen.firmware_build import STUB_FOLDER
+from hwgen.codegen.firmware_build import MODEL_FOLDER, STUB_FOLDER
 from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import load_library
 from hwgen.model.compiled import FLAGS, aligned, refuse_foreign
@@ -64,7 +64,9 @@ class CRunner:
         taken = {f: text for f, text in files.items() if f in wanted or f.endswith(".h")}
         taken[f"{name}.c"] = _OBSERVER.format(name=name) + taken[f"{name}.c"]
         flags = FLAGS if self._plan.hardware.units else NATIVE
-        self._library = load_library(taken, name, (*flags, "-I.", f"-I{STUB_FOLDER}"))
+        self._library = load_library(
+            taken, name, (*flags, "-I.", f"-I{MODEL_FOLDER}", f"-I{STUB_FOLDER}")
+        )
         self._library[name].restype = ctypes.c_int
 
     def run(self, inputs: Arrays, watch: Watch = unwatched) -> dict[str, Array]:

@@ -114,13 +114,6 @@ LONG = {
     *(("hexagon_hvx", name) for name in ("conv2d_requant", "gemm_requant")),
 }
 """Pairs that take a second or more to generate."""
-COMPILERS_OWN = (
-    "arm_neon.h",
-    "hexagon_types.h",
-    "hvx_hexagon_protos.h",
-    "immintrin.h",
-    "riscv_vector.h",
-)
 UNITS_ALONE = ("npu_shared_buffer", "vtcm_two_banks")
 """Chips without a processor: they refuse what their units do not compute."""
 
@@ -154,9 +147,8 @@ class Files:
         include = ROOT / "tests" / vendor.headers if vendor.headers else folder / "stub"
         named = [(name.partition(".")[0], text) for name, text in self.texts.items()]
         for header in vendor_headers(self.chip.code.includes) if not vendor.headers else ():
-            if header not in COMPILERS_OWN:
-                (include / header).parent.mkdir(parents=True, exist_ok=True)
-                (include / header).write_text(stub(named, header, self.chip.name))
+            (include / header).parent.mkdir(parents=True, exist_ok=True)
+            (include / header).write_text(stub(named, header, self.chip.name))
         for name, text in self.texts.items():
             (folder / name).write_text(host_text(text) if name.endswith(".cu") else text)
         cuda = any(name.endswith(".cu") for name in self.texts)
