@@ -86,9 +86,7 @@ def build_files(
         files[f"{STUB_FOLDER}/{path}"] = stub(texts, path, hardware.name)
         texts = []
     for path in instruction_headers(hardware.code.includes):
-        files[f"{MODEL_FOLDER}/{path}"] = (
-            "/* Empty: the C model takes no instructions of its own. */\n"
-        )
+        files[f"{MODEL_FOLDER}/{path}"] = "/* Empty: the C model names no instructions. */\n"
     return files
 
 
