@@ -33,7 +33,7 @@ FLAGS = ("-O3", "-march=native", "-std=gnu17", "-I.")
 SIMD = "-fopenmp-simd"
 TURNS, SECONDS = 15, 0.02
 """Turns of all runs, and about how long one run takes of a turn."""
-MOST_LAYERS = 30
+MOST_LAYERS = 6
 
 Run = Callable[[], object]
 Inputs = Mapping[str, np.ndarray]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hwgen.codegen.vendor_stub import instruction_headers, stub, vendor_headers
+from hwgen.codegen.vendor_stub import compiler_headers, stub, vendor_headers
 from hwgen.spec.hardware import HardwareSpec
 
 STUB_FOLDER = "stub"
@@ -85,7 +85,7 @@ def build_files(
         # A spec does not say which header has what: the first of them has all.
         files[f"{STUB_FOLDER}/{path}"] = stub(texts, path, hardware.name)
         texts = []
-    for path in instruction_headers(hardware.code.includes):
+    for path in compiler_headers(hardware.code.includes):
         files[f"{MODEL_FOLDER}/{path}"] = "/* Empty: the C model names no instructions. */\n"
     return files
 
@@ -98,7 +98,7 @@ def firmware_flags(hardware: HardwareSpec) -> tuple[str, ...]:
 def machine_flags(hardware: HardwareSpec) -> tuple[str, ...]:
     """What makes a compiler take all instructions of the machine that it runs on, where kernels
     name some; for another machine its own take their place."""
-    return (NATIVE,) if instruction_headers(hardware.code.includes) else ()
+    return (NATIVE,) if compiler_headers(hardware.code.includes) else ()
 
 
 def _standard(hardware: HardwareSpec) -> int:

@@ -20,9 +20,6 @@ _STANDARD = words(
 )  # fmt: skip
 """Headers that a compiler brings along."""
 
-_INSTRUCTIONS = words(["arm_neon hexagon_types hvx_hexagon_protos immintrin riscv_vector"])
-"""The same, by which C names the instructions of one kind of machine."""
-
 _TOKEN = re.compile(r'""|[A-Za-z_]\w*|0[xX][0-9a-fA-F]+\w*|\d[\w.]*(?:(?<=[eE])[+-]\d+\w*)?|\S')
 _TYPES = words(
     ["void char short int long float double signed unsigned const static inline restrict extern "
@@ -39,17 +36,26 @@ _INFINITE = words(["INFINITY NAN"])
 
 
 def vendor_headers(includes: Sequence[str]) -> list[str]:
-    """The paths of a spec's headers that are neither the compiler's nor found relative to a file's
+    """The paths of a spec's headers that are neither a compiler's nor found relative to a file's
     own folder, upwards."""
-    paths = (name.strip().strip('<>"') for name in includes)
-    brought = _STANDARD | _INSTRUCTIONS
-    return [p for p in paths if p.removesuffix(".h") not in brought and ".." not in p.split("/")]
+    own = (*_standard(includes), *compiler_headers(includes))
+    paths = (_path(name) for name in includes)
+    return [p for p in paths if p not in own and ".." not in p.split("/")]
 
 
-def instruction_headers(includes: Sequence[str]) -> list[str]:
-    """Those of a spec's headers that are for machines with some instructions alone."""
-    paths = (name.strip().strip('<>"') for name in includes)
-    return [p for p in paths if p.removesuffix(".h") in _INSTRUCTIONS]
+def compiler_headers(includes: Sequence[str]) -> list[str]:
+    """Those that compilers for one kind of machine bring along, to name its instructions: what is
+    neither quoted nor in a folder."""
+    bare = (_path(n) for n in includes if n.strip().startswith("<") and "/" not in n)
+    return [p for p in bare if p not in _standard(includes)]
+
+
+def _standard(includes: Sequence[str]) -> list[str]:
+    return [p for p in map(_path, includes) if p.removesuffix(".h") in _STANDARD]
+
+
+def _path(include: str) -> str:
+    return include.strip().strip('<>"')
 
 
 def stub(texts: Sequence[tuple[str, str]], header: str, spec: str) -> str:

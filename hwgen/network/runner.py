@@ -64,9 +64,8 @@ class CRunner:
         taken = {f: text for f, text in files.items() if f in wanted or f.endswith(".h")}
         taken[f"{name}.c"] = _OBSERVER.format(name=name) + taken[f"{name}.c"]
         flags = FLAGS if self._plan.hardware.units else NATIVE
-        self._library = load_library(
-            taken, name, (*flags, "-I.", f"-I{MODEL_FOLDER}", f"-I{STUB_FOLDER}")
-        )
+        flags = (*flags, *(f"-I{folder}" for folder in (".", MODEL_FOLDER, STUB_FOLDER)))
+        self._library = load_library(taken, name, flags)
         self._library[name].restype = ctypes.c_int
 
     def run(self, inputs: Arrays, watch: Watch = unwatched) -> dict[str, Array]:

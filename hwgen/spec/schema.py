@@ -417,7 +417,8 @@ class CodeSchema(Model):
     """C text around the calls."""
 
     includes: list[str] = Field(default=[])
-    """Headers, with their brackets or quotes."""
+    """Headers, with their brackets or quotes. Those in brackets and in no folder come with the
+    compiler; those in quotes or in a folder are the vendor's."""
     definitions: Template = ""
     """Functions and types at file scope, before the kernel. For a chip with a processor."""
     reserved: list[ReservedName] = Field(default=[])

@@ -309,7 +309,27 @@ def test_units(chip: str, tmp_path: Path) -> None:
     assert "on units" in report_text(net)
     net.save(tmp_path / "out")
     flags = "CFLAGS=-O1 -Wall -Wextra -Werror -Wno-unknown-pragmas"
+    flags += " -mavx512f -mavx512bw -mavx512vnni" if chip == "x86_vnni" else ""
     subprocess.run(["make", "-s", flags, "libkernels.a", "host"], cwd=tmp_path / "out", check=True)
+    assert subprocess.run(["./host"], cwd=tmp_path / "out", check=False).returncode == 0
+
+
+@WITH_RUNTIME
+@pytest.mark.skipif(not have_compiler(), reason="no C compiler")
+@pytest.mark.parametrize("chip", ["arm_neon", "riscv_rvv", "hexagon_hvx"])
+def test_instructions_of_another_machine(chip: str, tmp_path: Path) -> None:
+    """Compiled, run and saved where the compiler has none of the chip's instructions: only the size
+    of its code is not known, and no stub stands in front of its compiler's headers."""
+    content = fully_connected(np.random.default_rng(4), 8, 64, 32, activation=1)
+    path = tmp_path / "dense.tflite"
+    path.write_bytes(content)
+    net, runtime = compile_model(path, chip), Runtime(content)
+    (x,) = net.draw(0).values()
+    assert np.array_equal(net(x), runtime(x))
+    assert net.code_bytes is None
+    net.save(tmp_path / "out")
+    assert not (tmp_path / "out" / "stub").exists()
+    subprocess.run(["make", "-s", "host"], cwd=tmp_path / "out", check=True)
     assert subprocess.run(["./host"], cwd=tmp_path / "out", check=False).returncode == 0
 
 

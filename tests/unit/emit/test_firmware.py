@@ -13,7 +13,7 @@ from hwgen.codegen.emit_c import emit, emit_firmware
 from hwgen.codegen.firmware_build import Argument, Part, cmake_file, example, makefile
 from hwgen.codegen.image_identity import layout_number, layout_text
 from hwgen.codegen.storages import Image
-from hwgen.codegen.vendor_stub import instruction_headers, stub, vendor_headers
+from hwgen.codegen.vendor_stub import compiler_headers, stub, vendor_headers
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
 from hwgen.model.numeric import Array
@@ -277,14 +277,14 @@ def test_limits_of_stdint_are_no_constants_of_the_vendor() -> None:
 def test_only_a_vendors_headers_get_a_stub() -> None:
     includes = ["<stdlib.h>", '"chip.h"', "<vendor/chip.h>", '"../mine.h"', "<omp.h>"]
     assert vendor_headers(includes) == ["chip.h", "vendor/chip.h"]
-    assert instruction_headers(includes) == []
+    assert compiler_headers(includes) == []
 
 
 def test_instructions_of_a_machine_are_the_compilers() -> None:
     """No stub stands in front of the compiler's own header."""
     includes = ["<math.h>", "<immintrin.h>", '"chip.h"']
     assert vendor_headers(includes) == ["chip.h"]
-    assert instruction_headers(includes) == ["immintrin.h"]
+    assert compiler_headers(includes) == ["immintrin.h"]
     assert "CFLAGS ?= -O2 -march=native\n" in makefile([part("a")], 99, ("-march=native",))
     assert "${HWGEN_MACHINE}" in cmake_file([part("a")], 99, ("-march=native",))
 
