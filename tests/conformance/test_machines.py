@@ -126,7 +126,8 @@ KERNELS = {
         name: (workload, sizes, {**types, "a": "uint8"}, intrinsic)
         for name, (workload, sizes, types, intrinsic) in integers("dot").items()
         if name != "vector"
-    },
+    }
+    | {"channels": ("depthwise_conv2d", {"N": 1, "C": 21, "H": 6, "W": 5}, {}, "multiply_add")},
 }
 """For each chip: workloads, their sizes and types, and an intrinsic that the kernel must use."""
 EVERY = [(chip, case) for chip, cases in KERNELS.items() for case in cases]
