@@ -91,7 +91,7 @@ CHIPS = {
     "x86_avx2": processor("-mavx2", "-mfma"),
     "x86_avx512": processor("-mavx512f", "-mfma"),
     "x86_bf16": processor("-mavx512f", "-mavx512bf16", "-mavx512bw", "-mavx512vl"),
-    "x86_vnni": processor("-mavx512f", "-mavx512vnni"),
+    "x86_vnni": processor("-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512vnni"),
 }
 FOLDERS = (ROOT / "workloads", ROOT / "workloads" / "quantised")
 WORKLOADS = [p for folder in FOLDERS for p in sorted(folder.glob("*.yaml"))]
