@@ -13,7 +13,7 @@ import numpy as np
 from hwgen.autoschedule.options import Options
 from hwgen.completing import compile_scripted
 from hwgen.model.inputs import bind_inputs
-from hwgen.model.native import compile_native, runs_here
+from hwgen.model.native import compile_here, compile_native, lacking, runs_here
 from hwgen.model.numeric import Array
 from hwgen.passes import kernel as compiled
 from hwgen.passes.nest_pipeline import compile_nest
@@ -32,9 +32,10 @@ from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import Examination, examine
 from hwgen.verify.room import check_room
 
-Engine = Literal["auto", "c", "python"]
-"""Who computes: the emitted C, compiled here (of chips with units on their C model), or the
-simulator; `auto`: the C where it can be compiled."""
+Engine = Literal["auto", "c", "native", "python"]
+"""Who computes: the emitted C, compiled here (`c`, of chips with units on their C model; `native`,
+on this machine's own units), or the simulator; `auto`: the first of native, C and simulator that
+this machine can run."""
 
 Run = Callable[[Mapping[str, Array]], dict[str, Array]]
 
@@ -153,10 +154,12 @@ class Kernel(Brief):
         return self.compilation.source.function
 
     @cached_property
-    def engine(self) -> Literal["c", "python"]:
+    def engine(self) -> Literal["c", "native", "python"]:
         """Who computes."""
         if self.wanted != "auto":
             return self.wanted
+        if not (lacking(self.hardware) or self.hardware.foreign):
+            return "native"
         return "c" if runs_here(self.hardware) else "python"
 
     @property
@@ -197,8 +200,10 @@ class Kernel(Brief):
 
         Raises:
             HwgenError: H051, H052, H053 other inputs; H703, H704, H705 where the C cannot be
-                compiled; H707 where it has text of a spec that is not trusted; H792 too large to be
-                run; H7xx a defect, told by the checks of a run.
+                compiled, or this machine lacks its instructions; H707 where it has text of a spec
+                that is not trusted; H792 too large to be run; H7xx a defect, told by the checks of
+                a run.
+            MemoryError: `native`, there is none for images of tensors.
         """
         found = self._run(bind_inputs(self.workload, places, named))
         outputs = tuple(
@@ -212,6 +217,8 @@ class Kernel(Brief):
         """The engine, with its library loaded: what is compiled once serves every call."""
         c = self.compilation
         check_room(c.workload, c.program)
+        if self.engine == "native":
+            return compile_here(c.source, c.hardware).run
         if self.engine == "c":
             return compile_native(c.source, c.hardware).run
         from hwgen.model.functional import run

@@ -204,6 +204,14 @@ def _target(compiler: tuple[str, ...]) -> str:
     return _run([*compiler, "-march=native", "-dM", "-E", "-x", "c", os.devnull]).stdout
 
 
+def machine_macros() -> frozenset[str]:
+    """The macros that the compiler found here defines for this machine; none without a compiler."""
+    compiler = find_compiler()
+    text = _target(compiler) if compiler is not None else ""
+    defined = (line.split(maxsplit=2) for line in text.splitlines())
+    return frozenset(words[1] for words in defined if words[:1] == ["#define"])
+
+
 def _run(words: Sequence[str], folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         words, capture_output=True, text=True, check=False, timeout=_TIMEOUT_SECONDS, cwd=folder

@@ -82,6 +82,8 @@ def _fitting(tensor: Tensor, given: object, workload: Workload) -> Array:
             allowed=_type(tensor) + ", the 16 bits of bfloat16" * (tensor.dtype == "bfloat16"),
             repair=_repair(tensor, array, workload),
         )
+    if array.shape == tensor.shape and array.flags.c_contiguous and array.flags.aligned:
+        return array
     # C reads elements at their own alignment, which views of bytes may not have.
     return np.require(np.reshape(array, tensor.shape), requirements=("C", "A"))
 

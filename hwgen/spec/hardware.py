@@ -406,6 +406,7 @@ class CodeTemplates:
     handle_type: str
     definitions: str = ""
     reserved: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
 
     @property
     def handles_are_pointers(self) -> bool:

@@ -203,7 +203,7 @@ def _code(schema: HardwareSchema) -> CodeTemplates:
         allocate=code.allocate or "", free=code.free or "", to_device=code.to_device or "",
         from_device=code.from_device or "", handle_type=code.handle_type,
         reserved=tuple(code.reserved),
-        definitions=code.definitions,
+        definitions=code.definitions, requires=tuple(code.requires),
     )  # fmt: skip
 
 

@@ -421,6 +421,9 @@ class CodeSchema(Model):
     compiler; those in quotes or in a folder are the vendor's."""
     definitions: Template = ""
     """Functions and types at file scope, before the kernel. For a chip with a processor."""
+    requires: list[ReservedName] = Field(default=[])
+    """Macros that a C compiler defines for machines with the chip's instructions. Where all are
+    defined for this machine, kernels called from Python run on it instead of on the C model."""
     reserved: list[ReservedName] = Field(default=[])
     """Names in the headers, such as macros, that no variable or function of a kernel may have. A
     final `*` reserves all names with this beginning."""

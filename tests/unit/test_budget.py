@@ -12,18 +12,18 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[2] / "hwgen"
 
 BUDGET = {
-    "": 1094,
+    "": 1101,
     "autoschedule": 2447,
     "calibrate": 809,
     "cli": 5117,
     "codegen": 19773,
     "exploration": 1361,
-    "model": 10497,
+    "model": 10540,
     "network": 5948,
     "passes": 6579,
     "polyhedral": 24673,
     "report": 3529,
-    "spec": 11396,
+    "spec": 11400,
     "verify": 4061,
 }
 """Lines of Python at most, by folder; "": modules of the package itself."""

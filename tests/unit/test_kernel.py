@@ -23,6 +23,7 @@ from hwgen.cli import main
 from hwgen.errors import HwgenError
 from hwgen.kernel import Engine, Kernel
 from hwgen.model.c_compiler import have_compiler
+from hwgen.model.native import lacking
 from hwgen.model.reference import run_reference
 from hwgen.passes.phase import SearchOptions
 from hwgen.report.figures import timeline
@@ -30,6 +31,7 @@ from hwgen.report.kernels import kernel_html
 from hwgen.report.recording import record
 from hwgen.report.svg import timeline_svg
 from hwgen.spec.find import shipped_in
+from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.shown import LONGEST
 from hwgen.verify.data import draw_inputs
 from tests.conftest import Golden
@@ -141,6 +143,39 @@ def test_every_kind_of_chip_computes_what_the_reference_does(
     again = hwgen.build(kernel.workload, kernel.hardware, script=kernel.script, auto=False)
     assert again.c == kernel.c
     assert again.cycles == kernel.cycles
+
+
+def requiring(*macros: str) -> HardwareSpec:
+    """A core's vector units, of machines for which compilers define some macros."""
+    chip = hwgen.load_hardware("x86_avx2")
+    return replace(chip, code=replace(chip.code, requires=macros))
+
+
+@needs_c
+def test_a_core_computes_itself_where_it_has_the_instructions() -> None:
+    """Every machine defines how wide a byte is; C of a chip that says nothing is on the model."""
+    sizes = {"M": 5, "N": 9, "K": 7}
+    here = not lacking(hwgen.load_hardware("x86_avx2"))
+    kernel = hwgen.build("matmul", "x86_avx2", sizes=sizes, options=QUICK)
+    assert kernel.engine == ("native" if here else "c")
+    inputs, expected = drawn(kernel)
+    same(kernel(*inputs), expected)
+    assert lacking(requiring("__CHAR_BIT__")) == []
+    assert hwgen.build("matmul", requiring(), sizes=sizes, options=QUICK).engine == "c"
+
+
+@needs_c
+def test_instructions_that_a_machine_lacks_are_named() -> None:
+    chip = requiring("__CHAR_BIT__", "__NO_SUCH_MACHINE__")
+    sizes = {"M": 5, "N": 9, "K": 7}
+    assert hwgen.build("matmul", chip, sizes=sizes, options=QUICK).engine == "c"
+    kernel = hwgen.build("matmul", chip, sizes=sizes, options=QUICK, engine="native")
+    with pytest.raises(HwgenError, match="H705") as told:
+        kernel(*drawn(kernel)[0])
+    assert told.value.diagnostic.found == "no __NO_SUCH_MACHINE__"
+    given = hwgen.build("gemm", "vta", sizes=SMALL, engine="native", options=QUICK)
+    with pytest.raises(HwgenError, match=r"no code\.requires"):
+        given(*drawn(given)[0])
 
 
 @needs_c
