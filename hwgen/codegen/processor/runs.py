@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from hwgen.codegen.lower.ranges import Condition
-from hwgen.codegen.nodes import SERIAL, Assign, If, Loop, Node, with_inner
+from hwgen.codegen.nodes import SERIAL, Assign, If, Loop, Node, nodes, with_inner
 from hwgen.codegen.storages import Array
 from hwgen.polyhedral.tree.terms import simplify
 from hwgen.spec.affine import affine
@@ -89,13 +89,14 @@ def _cut(node: Node, around: Extents) -> list[Node]:
 
 
 def _choice(node: Node) -> If | None:
-    """The choice that is all that runs in loops directly inside one another, the outermost of which
-    is plain."""
+    """The choice between statements in loops that is all that runs in loops directly inside one
+    another, the outermost of which is plain."""
     if not isinstance(node, Loop) or not _is_plain(node):
         return None
     while isinstance(node, Loop) and len(node.body) == 1:
         (node,) = node.body
-    return node if isinstance(node, If) else None
+    simple = all(isinstance(n, Loop | If | Assign) for n in nodes((node,)))
+    return node if isinstance(node, If) and simple else None
 
 
 def _part(

@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hwgen.codegen.nodes import Code, If, Loop, nodes
+from hwgen.codegen.nodes import Code, If, Keep, Loop, nodes
 from hwgen.codegen.processor.runs import in_runs
 from hwgen.model.code import run_code
 from hwgen.passes.nest_pipeline import compile_nest
+from hwgen.spec.expression import Access, Binary, Const, Name
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, parse_workload
 from hwgen.spec.workload import Workload
@@ -77,3 +78,12 @@ def test_lanes_go_on_where_all_elements_do(value: str, extent: int) -> None:
     expected = run_code(plain, hardware, inputs).outputs["y"]
     np.testing.assert_array_equal(run_code(made, hardware, inputs).outputs["y"], expected)
     assert max(n.extent for n in nodes(made.body) if isinstance(n, Loop)) == extent
+
+
+def test_only_choices_between_statements_cut_a_loop() -> None:
+    """What holds more than statements, as a sum that is kept, is left as it is."""
+    kept = Keep(Access("y", (Name("i"),)), ())
+    choice = If(Binary(">=", Name("i"), Const(1)), (kept,))
+    loop = Loop("i", Const(0), Const(4), (choice,), extent=4)
+    machine = load_hardware("cpu_generic").machine
+    assert in_runs((loop,), {}, machine) == (loop,)
