@@ -22,6 +22,7 @@ from hwgen.spec.find import shipped
 from hwgen.spec.load import load_hardware, parse_hardware, parse_workload
 from hwgen.spec.source import read_document
 from hwgen.spec.workload import Workload
+from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 from tests.conformance.exhaustive import gemm, half
 from tests.fuzz.__main__ import main as fuzz
@@ -193,7 +194,7 @@ def test_trust_changes_nothing_else() -> None:
 
 
 MARK = "marked_text_of_the_spec"
-OTHER = ("suffix", "reserved", "language")
+OTHER = ("suffix", "reserved", "requires", "language")
 """Fields under those that become C, whose form is fixed."""
 
 
@@ -245,6 +246,20 @@ def test_no_text_of_a_spec_is_in_the_model_of_units(path: Path) -> None:
         if not coded:
             break
     assert False in seen
+
+
+@pytest.mark.usefixtures("here")
+def test_no_text_of_a_spec_runs_natively() -> None:
+    """A machine that has the instructions runs C of trusted specs alone."""
+    data = chip("x86_avx2")
+    data["code"] = {**cast(Data, data["code"]), "requires": ["__CHAR_BIT__"]}
+    hardware = parse_hardware(data)
+    assert hardware.foreign
+    sizes = {"M": 4, "N": 9, "K": 5}
+    assert hwgen.build("matmul", hardware, sizes=sizes).engine == "c"
+    kernel = hwgen.build("matmul", hardware, sizes=sizes, engine="native")
+    with pytest.raises(HwgenError, match="H707"):
+        kernel(*draw_inputs(kernel.workload, 0).values())
 
 
 @pytest.mark.usefixtures("here")
