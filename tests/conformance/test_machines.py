@@ -118,16 +118,19 @@ HALVES: dict[str, Case] = {
     "layer": (LAYER, {}, {}, "relu"),
     "layer in one statement": (ROUNDED_LAYER, {}, {}, "relu"),
 }
+BYTES: dict[str, Case] = {
+    name: (workload, sizes, {**types, "a": "uint8"}, intrinsic)
+    for name, (workload, sizes, types, intrinsic) in integers("dot").items()
+    if name != "vector"
+}
+CHANNELS: dict[str, Case] = {
+    "channels": ("depthwise_conv2d", {"N": 1, "C": 21, "H": 6, "W": 5}, {}, "multiply_add")
+}
 KERNELS = {
     "arm_neon": integers("dot") | SINGLES,
     "riscv_rvv": integers("multiply") | SINGLES,
     "x86_bf16": HALVES,
-    "x86_vnni": {
-        name: (workload, sizes, {**types, "a": "uint8"}, intrinsic)
-        for name, (workload, sizes, types, intrinsic) in integers("dot").items()
-        if name != "vector"
-    }
-    | {"channels": ("depthwise_conv2d", {"N": 1, "C": 21, "H": 6, "W": 5}, {}, "multiply_add")},
+    "x86_vnni": BYTES | CHANNELS,
 }
 """For each chip: workloads, their sizes and types, and an intrinsic that the kernel must use."""
 EVERY = [(chip, case) for chip, cases in KERNELS.items() for case in cases]
