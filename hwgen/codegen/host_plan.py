@@ -57,8 +57,8 @@ class HostPlan:
     `between`: tensors that units and a processor hand to each other, in their own order.
     `supplied`: inputs that the kernel itself has. `once`: what computes some of the constants from
     others, once. `kept`: tensors whose arrays the caller has as the chip's images of them, with 0
-    outside of the tensor. `aligns`: by image the bytes of which
-    it begins at a multiple where the chip reads or writes it.
+    outside of the tensor. `aligns`: by image the bytes of which it begins at a multiple where the
+    chip reads or writes it.
     """
 
     program: Program

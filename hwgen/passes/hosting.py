@@ -50,16 +50,16 @@ def compile_beside(start: Start, units: CompileUnits) -> Kernel | None:
 
     It does not run statements that write part of a tensor again, or take more than its memory.
     """
-    with isl.bounded(), Tolerating(REFUSALS):
-        hosting = _Hosting(start, units)
-        groups = hosting.groups()
+    hosting = _Hosting(start, units)
+    groups: list[_Group] = []
+    with isl.bounded():
         while True:
             with Tolerating(REFUSALS):
+                groups = groups or hosting.groups()
                 return hosting.compiled(groups)
-            if all(g.made is None for g in groups):
+            if all(g.made is None for g in groups):  # None, where units refuse to be asked.
                 return None
             groups = hosting.fewer(groups)
-    return None
 
 
 @dataclass

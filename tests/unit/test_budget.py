@@ -16,7 +16,7 @@ BUDGET = {
     "autoschedule": 2447,
     "calibrate": 809,
     "cli": 5117,
-    "codegen": 19774,
+    "codegen": 19758,
     "exploration": 1361,
     "model": 10540,
     "network": 5948,

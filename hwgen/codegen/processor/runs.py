@@ -108,14 +108,20 @@ def _part(
     own = {node.variable: add(now, Const(low))}
 
     def moved(part: Node, extents: Extents) -> Node:
-        def of(expr: Expr) -> Expr:
-            return simplify(substitute(expr, own), extents) if low or extent == 1 else expr
+        def tidy(expr: Expr) -> Expr:
+            return simplify(expr, extents)
 
+        def of(expr: Expr) -> Expr:
+            return tidy(substitute(expr, own))
+
+        if not low and extent > 1:
+            return part
         match part:
             case If():
                 part = replace(part, condition=substitute(part.condition, own))
-            case Assign():
-                part = _with_indices(replace(part, value=_outside(part.value, own)), of)
+            case Assign(target=target):
+                value = map_accesses(substitute(part.value, own), lambda a: _at(a, tidy))
+                part = replace(part, target=_at(target, of), value=value)
             case Loop(name):
                 extents = {**extents, name: part.extent}
                 part = replace(part, upper=of(part.upper))
@@ -133,35 +139,9 @@ def _part(
     return (replace(node, upper=Const(extent), extent=extent, body=body),) if extent > 1 else body
 
 
-def _outside(value: Expr, own: Mapping[str, Expr]) -> Expr:
-    """A value with names replaced that stand in no access."""
-    kept: list[Access] = []
-
-    def held(part: Expr) -> Expr:
-        if not isinstance(part, Access):
-            return part
-        kept.append(part)
-        return Access("", (Const(len(kept) - 1),))
-
-    found = substitute(rewrite(value, held), own)
-
-    def back(part: Expr) -> Expr:
-        if isinstance(part, Access) and not part.tensor:
-            (index,) = part.indices
-            assert isinstance(index, Const)
-            return kept[int(index.value)]
-        return part
-
-    return rewrite(found, back)
-
-
-def _with_indices(node: Assign, of: Callable[[Expr], Expr]) -> Assign:
-    """A statement with all indices of elements changed."""
-
-    def moved(access: Access) -> Access:
-        return Access(access.tensor, tuple(of(i) for i in access.indices))
-
-    return replace(node, target=moved(node.target), value=map_accesses(node.value, moved))
+def _at(access: Access, of: Callable[[Expr], Expr]) -> Access:
+    """An element with its indices changed."""
+    return Access(access.tensor, tuple(of(i) for i in access.indices))
 
 
 # --- runs ----------------------------------------------------------------------------------------
@@ -191,6 +171,10 @@ def _joined(
         return node
     count = node.extent * lanes.extent
     ranges = {**extents, inner: count}
-    fixed = {outer: Const(0)}
-    one = _with_indices(only, lambda e: simplify(substitute(e, fixed), ranges))
+
+    def of(expr: Expr) -> Expr:
+        return simplify(substitute(expr, {outer: Const(0)}), ranges)
+
+    value = map_accesses(only.value, lambda a: _at(a, of))
+    one = replace(only, target=_at(only.target, of), value=value)
     return replace(lanes, upper=Const(count), extent=count, body=(one,))
