@@ -1,6 +1,7 @@
 """Products of bytes and of bfloat16 without a script, against ONNX Runtime and NumPy.
 
 OPENBLAS_NUM_THREADS=1 python -m benchmarks.cpu [vnni bf16]
+python -m benchmarks.cpu calls  # what a call costs: benchmarks/cpu_calls.py
 
 It needs `pip install onnxruntime`, and a core with these extensions. One process and one core, in
 turn, medians. Weights are packed before on our side and by ONNX Runtime, whose `MatMulInteger`
@@ -24,6 +25,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 
+from benchmarks.cpu_calls import calls
 from benchmarks.mkl import FLAGS
 from benchmarks.onednn import Run, ratios
 from hwgen.model.c_compiler import load_library
@@ -97,6 +99,9 @@ def main(kinds: list[str]) -> None:
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     name = next(line.partition(": ")[2] for line in lines if line.startswith("model name"))
+    if kinds == ["calls"]:
+        print(f"{name}, numpy {metadata.version('numpy')}\n{calls()}")
+        return
     onnxruntime: Any = importlib.import_module("onnxruntime")
     rows: list[list[Cell]] = []
     for kind in kinds:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from hwgen.model.c_compiler import AS_FOUND, load_library
-from hwgen.model.native import FLAGS, compile_native
+from hwgen.model.native import FLAGS, compile_portable
 from hwgen.model.reference import random_inputs
 from hwgen.passes.kernel import Kernel
 from hwgen.passes.nest_pipeline import compile_nest
@@ -42,7 +42,7 @@ def gflops(c: Kernel, n: int, repeats: int) -> float:
     from hwgen.model.reference import run_reference
 
     inputs = random_inputs(c.workload, 0)
-    outputs = compile_native(c.source, c.hardware).run(inputs)
+    outputs = compile_portable(c.source, c.hardware).run(inputs)
     difference = unexplained(c.workload, inputs, outputs, run_reference(c.workload, inputs))
     if difference is not None:
         raise SystemExit(str(difference))

@@ -12,8 +12,10 @@ import numpy as np
 
 from hwgen.autoschedule.options import Options
 from hwgen.completing import compile_scripted
+from hwgen.model.compiled import CompiledKernel
+from hwgen.model.direct_call import DirectCall, direct_call
 from hwgen.model.inputs import bind_inputs
-from hwgen.model.native import compile_here, compile_native, lacking, runs_here
+from hwgen.model.native import compile_native_units, compile_portable, lacking, runs_here
 from hwgen.model.numeric import Array
 from hwgen.passes import kernel as compiled
 from hwgen.passes.nest_pipeline import compile_nest
@@ -205,6 +207,8 @@ class Kernel(Brief):
                 a run.
             MemoryError: `native`, there is none for images of tensors.
         """
+        if (direct := self._direct) is not None and (made := direct(places, named)) is not None:
+            return made
         found = self._run(bind_inputs(self.workload, places, named))
         outputs = tuple(
             np.reshape(found[t.name], ()) if t.scalar else found[t.name]
@@ -213,16 +217,26 @@ class Kernel(Brief):
         return outputs[0] if len(outputs) == 1 else outputs
 
     @cached_property
-    def _run(self) -> Run:
-        """The engine, with its library loaded: what is compiled once serves every call."""
+    def _compiled(self) -> CompiledKernel | None:
+        """The engine's library, loaded: what is compiled once serves every call; None: the engine
+        is the simulator."""
         c = self.compilation
         check_room(c.workload, c.program)
         if self.engine == "native":
-            return compile_here(c.source, c.hardware).run
-        if self.engine == "c":
-            return compile_native(c.source, c.hardware).run
+            return compile_native_units(c.source, c.hardware)
+        return compile_portable(c.source, c.hardware) if self.engine == "c" else None
+
+    @cached_property
+    def _direct(self) -> DirectCall | None:
+        return direct_call(self._compiled, self.workload) if self._compiled else None
+
+    @cached_property
+    def _run(self) -> Run:
+        if self._compiled is not None:
+            return self._compiled.run
         from hwgen.model.functional import run
 
+        c = self.compilation
         shapes = {t.name: t.shape for t in c.workload.outputs}
         return lambda inputs: run(c.program, c.hardware, inputs, shapes=shapes).outputs
 

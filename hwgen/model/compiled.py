@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,11 +31,11 @@ class CompiledKernel:
 
     def __init__(self, source: CSource, loaded: ctypes.CDLL, *, checked: bool = True) -> None:
         self.source, self._checked = source, checked
-        self._function = loaded[source.function]
-        self._function.restype = ctypes.c_int if source.model else None
+        self.function = loaded[source.function]
+        self.function.restype = ctypes.c_int if source.model else None
         count = len(source.inputs) + len(source.outputs)
-        self._function.argtypes = [ctypes.c_void_p] * count
-        self._loaded = loaded
+        self.function.argtypes = [ctypes.c_void_p] * count
+        self.loaded = loaded
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """The outputs by name, for inputs by name; shapes and dtypes as in the workload.
@@ -50,21 +50,29 @@ class CompiledKernel:
             p.name: aligned(np.zeros(p.shape, STORAGE[p.dtype]), p.align)
             for p in self.source.outputs
         }
-        status = self._function(*(a.ctypes.data for a in [*arrays, *outputs.values()]))
-        if status and not self._checked:
-            raise MemoryError(f"{self.source.function}: no memory for images of tensors")
-        if status:
-            told = self._loaded[f"{self.source.function}_message"]
-            told.restype = ctypes.c_char_p
-            message = told()
-            raise HwgenError(
-                "H702",
-                f"the C model stopped: {CODES.get(status, f'code {status}')}",
-                field=self.source.function,
-                found=message.decode() if message else "",
-                repair="report the workload, the spec and this message",
-            )
+        if status := self.function(*(a.ctypes.data for a in [*arrays, *outputs.values()])):
+            self.stop(status)
         return outputs
+
+    def stop(self, status: int) -> NoReturn:
+        """Raise what a status of the function other than 0 means.
+
+        Raises:
+            HwgenError: H702.
+            MemoryError: there is none for images of tensors.
+        """
+        if not self._checked:
+            raise MemoryError(f"{self.source.function}: no memory for images of tensors")
+        told = self.loaded[f"{self.source.function}_message"]
+        told.restype = ctypes.c_char_p
+        message = told()
+        raise HwgenError(
+            "H702",
+            f"the C model stopped: {CODES.get(status, f'code {status}')}",
+            field=self.source.function,
+            found=message.decode() if message else "",
+            repair="report the workload, the spec and this message",
+        )
 
 
 def _input(parameter: Parameter, inputs: Mapping[str, NDArray[Any]]) -> NDArray[Any]:

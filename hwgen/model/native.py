@@ -26,7 +26,7 @@ def lacking(hardware: HardwareSpec) -> list[str]:
     return sorted({*wanted} - machine_macros())
 
 
-def compile_here(
+def compile_native_units(
     source: CSource, hardware: HardwareSpec, build: Build = AS_FOUND
 ) -> CompiledKernel:
     """Compile the C of a chip with units for this machine, without the C model and its checks.
@@ -49,10 +49,11 @@ def compile_here(
     return CompiledKernel(source, loaded, checked=False)
 
 
-def compile_native(
+def compile_portable(
     source: CSource, hardware: HardwareSpec, build: Build = AS_FOUND
 ) -> CompiledKernel:
-    """Compile a kernel's text, or take it from the cache.
+    """Compile the C of a kernel that runs on any machine, or take it from the cache: of a chip with
+    units the C model, of a processor its own C.
 
     Raises:
         HwgenError: H703 no C compiler; H704 the compiler fails; H705 the file is not C; H707 a spec

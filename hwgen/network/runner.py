@@ -54,7 +54,7 @@ class CRunner:
         """Compile the folder.
 
         Raises:
-            HwgenError: H703, H704, H707 as `compile_native`.
+            HwgenError: H703, H704, H707 as `compile_portable`.
         """
         for kernel in kernels:
             refuse_foreign(kernel.foreign)

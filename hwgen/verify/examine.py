@@ -139,7 +139,7 @@ def examine(
             modelled cycles below the lower bound.
     """
     from hwgen.codegen.processor.races import check
-    from hwgen.model.native import compile_native, runs_here
+    from hwgen.model.native import compile_portable, runs_here
     from hwgen.model.reference import run_reference
     from hwgen.model.sync_check import check_synchronisation
     from hwgen.verify.check_instances import check_compiled
@@ -164,7 +164,7 @@ def examine(
         runs.append(check_outputs(c.workload, inputs, outputs, expected, "the kernel", leeway))
     ran_c = engine == "c" or (engine == "both" and runs_here(c.hardware) and not c.source.foreign)
     if ran_c:
-        outputs = compile_native(c.source, c.hardware, build).run(inputs)
+        outputs = compile_portable(c.source, c.hardware, build).run(inputs)
         runs.append(check_outputs(c.workload, inputs, outputs, expected, "the emitted C", leeway))
     timing = c.timing
     bound = c.bound

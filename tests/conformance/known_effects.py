@@ -12,7 +12,7 @@ from hwgen import Schedule
 from hwgen.codegen.processor.emit import emit_nest
 from hwgen.codegen.processor.lower import lower_nest
 from hwgen.codegen.source import CSource
-from hwgen.model.native import compile_native
+from hwgen.model.native import compile_portable
 from hwgen.model.numeric import STORAGE, Array
 from hwgen.model.reference import run_reference
 from hwgen.spec.workload import Workload
@@ -72,7 +72,7 @@ def execute(s: Schedule) -> tuple[CSource, bool]:
         assert not done.message
         found = done.outputs
     else:
-        found = compile_native(text, s.hardware).run(given)
+        found = compile_portable(text, s.hardware).run(given)
     wanted = run_reference(s.workload, given)
     return text, all(np.array_equal(found[name], array) for name, array in wanted.items())
 

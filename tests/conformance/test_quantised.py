@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pytest
 
 from hwgen.model.compiled import CompiledKernel, have_compiler
-from hwgen.model.native import compile_native
+from hwgen.model.native import compile_portable
 from hwgen.model.reference import run_reference
 from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.spec.load import load_hardware, load_workload
@@ -50,7 +50,7 @@ def native(name: str, sizes: Sizes) -> CompiledKernel:
     hardware = load_hardware(ROOT / "hw_specs" / "cpu_generic.yaml")
     searched = name != "fully_connected_chain"  # Ten layers are searched for seconds.
     made = compile_nest(workload(name, sizes), hardware, auto=searched)
-    return compile_native(made.source, hardware)
+    return compile_portable(made.source, hardware)
 
 
 def int8s(rng: np.random.Generator, *shape: int) -> Array:
@@ -321,7 +321,7 @@ def test_every_step_of_a_softmax_is_the_scalar_kernels(
         hardware = load_hardware(ROOT / "hw_specs" / "cpu_generic.yaml")
         opened = load_workload(tmp_path / "steps.yaml", dict(CASES[case][1]))
         plain = compile_nest(opened, hardware, auto=False)
-        outputs = compile_native(plain.source, hardware).run({"x": x})
+        outputs = compile_portable(plain.source, hardware).run({"x": x})
         assert equal(
             {"e": outputs["e_out"], "sum": outputs["sum_out"]},
             {name: steps[name] for name in ("e", "sum")},

@@ -12,7 +12,7 @@ from hwgen.codegen.nodes import Code
 from hwgen.codegen.processor.emit import emit_nest
 from hwgen.codegen.processor.lower import lower_nest
 from hwgen.codegen.source import CSource
-from hwgen.model.native import compile_native
+from hwgen.model.native import compile_portable
 from hwgen.model.numeric import Array
 from hwgen.model.reference import random_inputs, run_reference
 from hwgen.polyhedral.schedule.schedule import Schedule
@@ -61,7 +61,7 @@ def check_native(s: Schedule) -> CSource:
     """Run on this machine and compare with the reference."""
     made = source(s)
     inputs = random_inputs(s.workload, 7)
-    agree(compile_native(made, s.hardware).run(inputs), run_reference(s.workload, inputs))
+    agree(compile_portable(made, s.hardware).run(inputs), run_reference(s.workload, inputs))
     return made
 
 

@@ -13,7 +13,7 @@ from hwgen.codegen.processor.lower import lower_nest
 from hwgen.codegen.processor.races import findings
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
-from hwgen.model.native import compile_native
+from hwgen.model.native import compile_portable
 from hwgen.model.reference import random_inputs, run_reference
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.tree.build import build_state
@@ -37,7 +37,7 @@ def test_a_workload_as_written(name: str) -> None:
     assert findings(program, hardware) == []
     source = emit_nest(program, hardware, workload)
     inputs = random_inputs(workload, 3)
-    found = compile_native(source, hardware).run(inputs)
+    found = compile_portable(source, hardware).run(inputs)
     samples.agree(found, run_reference(workload, inputs))
 
 
@@ -241,12 +241,12 @@ def test_a_chip_of_intrinsics_alone_is_refused() -> None:
 def test_text_of_blocks_does_not_run_here() -> None:
     s = Schedule(samples.workload("relu"), samples.gpu())
     with pytest.raises(HwgenError) as caught:
-        compile_native(samples.source(s), samples.gpu()).run(random_inputs(s.workload, 0))
+        compile_portable(samples.source(s), samples.gpu()).run(random_inputs(s.workload, 0))
     assert caught.value.code == "H705"
 
 
 def test_a_missing_input_is_named() -> None:
     s = samples.schedule("relu", samples.cpu())
     with pytest.raises(HwgenError) as caught:
-        compile_native(samples.source(s), samples.cpu()).run({})
+        compile_portable(samples.source(s), samples.cpu()).run({})
     assert caught.value.code == "H701"

@@ -9,7 +9,7 @@ import pytest
 from hwgen.codegen.nodes import Assign, Body, If, Loop, nodes
 from hwgen.codegen.processor import lower
 from hwgen.model.c_compiler import have_compiler
-from hwgen.model.native import compile_native
+from hwgen.model.native import compile_portable
 from hwgen.model.reference import random_inputs
 from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.polyhedral.schedule.schedule import Schedule
@@ -70,10 +70,10 @@ def test_sums_of_floats_keep_their_order(unrolled: str, monkeypatch: pytest.Monk
     moved = [n for n in nodes(program.body) if isinstance(n, If) and n.otherwise]
     first = [b.variable for n in moved for b in n.then if isinstance(b, Loop)]
     assert first == (["y_c", "y_c"] if unrolled == "i" else ["y_c", "o"])
-    found = compile_native(samples.source(s), samples.cpu()).run(inputs)["y"]
+    found = compile_portable(samples.source(s), samples.cpu()).run(inputs)["y"]
     monkeypatch.setattr(lower, "unswitched", as_it_is)
     assert not any(isinstance(n, If) for n in nodes(samples.program(s).body))
-    plain = compile_native(samples.source(s), samples.cpu()).run(inputs)["y"]
+    plain = compile_portable(samples.source(s), samples.cpu()).run(inputs)["y"]
     assert np.array_equal(found, plain)
 
 

@@ -14,7 +14,7 @@ from hwgen.codegen.nodes import Assign, nodes
 from hwgen.codegen.processor.workarounds import around_functions
 from hwgen.model.c_compiler import have_compiler
 from hwgen.model.folders import FOLDER_VARIABLE
-from hwgen.model.native import compile_native
+from hwgen.model.native import compile_portable
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.expression import Access
 from hwgen.spec.grammar import parse_expression
@@ -50,7 +50,7 @@ def test_a_sum_that_reads_backwards(
     monkeypatch.setenv(FOLDER_VARIABLE, "")
     s = backwards("y[0] += x[15 - k]", "float32")
     x = np.exp2(np.arange(16)).astype(np.float32)
-    outputs = compile_native(samples.source(s), s.hardware).run({"x": x})
+    outputs = compile_portable(samples.source(s), s.hardware).run({"x": x})
     assert outputs["y"][0] == 65535
 
 
@@ -66,7 +66,7 @@ def test_a_tile_of_sums_that_read_backwards(monkeypatch: pytest.MonkeyPatch) -> 
     s = Schedule(workload, samples.cpu())
     s.split("k", factor=4)
     x, w = np.exp2(np.arange(16)).astype(np.float32), np.arange(4, dtype=np.float32)
-    outputs = compile_native(samples.source(s), s.hardware).run({"x": x, "w": w})
+    outputs = compile_portable(samples.source(s), s.hardware).run({"x": x, "w": w})
     np.testing.assert_array_equal(outputs["y"], 65535 * w)
 
 

@@ -15,7 +15,7 @@ import pytest
 import hwgen
 from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import Build
-from hwgen.model.native import compile_native
+from hwgen.model.native import compile_portable
 from hwgen.model.numeric import Array
 from hwgen.model.reference import run_reference
 from hwgen.passes.kernel import Kernel
@@ -87,7 +87,7 @@ def test_each_operation_is_rounded_by_itself(
     for name in EXACT:
         made = kernel(name, chip)
         inputs = draw_inputs(made.workload, 3)
-        found = compile_native(made.source, made.hardware, build).run(inputs)
+        found = compile_portable(made.source, made.hardware, build).run(inputs)
         difference = first_difference(found, run_reference(made.workload, inputs))
         if difference is not None:
             wrong[name] = str(difference)
@@ -106,7 +106,7 @@ def test_layers_have_the_same_bits(chip: str) -> None:
     made = compile_workload(workload, hwgen.load_hardware(chip), QUICK)
     expected = run_reference(workload, inputs)
     for build in builds():
-        found = compile_native(made.source, made.hardware, build).run(inputs)
+        found = compile_portable(made.source, made.hardware, build).run(inputs)
         assert first_difference(found, expected) is None, build
 
 
@@ -140,7 +140,7 @@ def test_flags_that_change_results_are_refused(flag: str, compiler: str) -> None
         pytest.skip(f"no {compiler}")
     made = kernel("product and sum", "cpu_generic")
     with pytest.raises(HwgenError) as caught:
-        compile_native(made.source, made.hardware, Build(compiler, (flag,)))
+        compile_portable(made.source, made.hardware, Build(compiler, (flag,)))
     assert caught.value.code == "H704"
     assert "compile without -ffast-math" in str(caught.value)
 
