@@ -1,125 +1,108 @@
-"""Products of bytes and of bfloat16 without a script, against ONNX Runtime and NumPy.
+"""Products and convolutions of bytes, bfloat16 and float32 without a script, against libraries.
 
-OPENBLAS_NUM_THREADS=1 python -m benchmarks.cpu [vnni bf16]
-python -m benchmarks.cpu calls  # what a call costs: benchmarks/cpu_calls.py
+python -m benchmarks.cpu [KIND ...]  # kinds: benchmarks/cpu_cases.py
+python -m benchmarks.cpu calls       # what a call costs: benchmarks/cpu_calls.py
 
-It needs `pip install onnxruntime`, and a core with these extensions. One process and one core, in
-turn, medians. Weights are packed before on our side and by ONNX Runtime, whose `MatMulInteger`
-takes uint8 by int8 as `x86_vnni` does; NumPy multiplies float32 by its OpenBLAS. All are called
-from Python, which is most of the time of the smallest products. A ratio above one: the other takes
-longer. `cpu` is the same by the thread's CPU time, which other processes disturb less. `seconds`:
-CPU time of the search, without the C compiler.
+It needs `pip install onnxruntime torch ai-edge-litert tflite`, and a core with the extensions of
+`x86_vnni`, `x86_bf16` and `x86_avx512`. One process and one pinned core, in turn, medians of the
+thread's CPU time, which other processes disturb less than the clock. Weights are packed before on
+all sides (`benchmarks/prepacked.py`, `benchmarks/cpu_rivals.py`). Every result is compared before
+it is timed: ours bit for bit, bytes that others round in another way within one. All are called
+from Python; small products take less time than that, and have means of their own.
+
+A ratio is the other's time over ours, turn by turn: above one, the other takes longer. `best`: the
+least of a row. `seconds`: CPU time of the search, without the C compiler.
 """
 
 from __future__ import annotations
 
-import ctypes
-import importlib
 import os
 import sys
+from collections.abc import Sequence
 from importlib import metadata
+from math import exp, log
 from pathlib import Path
-from time import process_time
-from typing import Any
+from statistics import median
 
 import numpy as np
-from onnx import TensorProto, helper
 
 from benchmarks.cpu_calls import calls
-from benchmarks.mkl import FLAGS
-from benchmarks.onednn import Run, ratios
-from hwgen.model.c_compiler import load_library
-from hwgen.model.numeric import Array
-from hwgen.model.reference import run_reference
-from hwgen.pipeline import compile_workload
-from hwgen.spec.load import load_hardware, load_workload
+from benchmarks.cpu_cases import KINDS, SMALL, Case, cases
+from benchmarks.cpu_rivals import one_thread
+from benchmarks.networks import timed
+from benchmarks.prepacked import prepacked
+from hwgen.spec.load import load_hardware
 from hwgen.spec.table import Cell, table
-from hwgen.spec.workload import Workload
-from hwgen.verify.compare import unexplained
-from hwgen.verify.data import draw_inputs
 
-TYPES = {
-    "vnni": {"a": "uint8", "OUT": "int32"},
-    "bf16": {"T": "bfloat16", "ACC": "float32", "OUT": "float32"},
-}
-PRODUCTS = ((64, 64, 64), (128, 128, 128), (256, 256, 256), (512, 512, 512), (127, 513, 255),
-            (1, 1024, 1024))  # fmt: skip
-"""M, N and K."""
+PACKAGES = ("onnxruntime", "torch", "ai-edge-litert", "numpy")
+HEADS = ("", "us", "GOP/s", "best rival", "its ratio", "others", "seconds")
 
 
-def ours(chip: str, workload: Workload, inputs: dict[str, Array]) -> tuple[Run, float]:
-    """Runs the emitted code on weights that it has packed; CPU seconds of the search."""
-    start = process_time()
-    source = compile_workload(workload, load_hardware(chip)).source
-    took = process_time() - start
-    library = load_library(source.c, source.function, (*FLAGS, "-lm"))
-    size = getattr(library, f"{source.function}_packed_bytes_b")
-    size.restype = ctypes.c_size_t
-    room = np.empty(size() + 64, np.uint8)
-    packed = room[-room.ctypes.data % 64 :]
-    ((name, expected),) = run_reference(workload, inputs).items()
-    found = np.zeros_like(expected)
-    # These pointers keep their arrays.
-    a, b, weights, c = (
-        x.ctypes.data_as(ctypes.c_void_p) for x in (inputs["a"], inputs["b"], packed, found)
-    )
-    getattr(library, f"{source.function}_pack_b")(b, weights)
-    function = getattr(library, f"{source.function}_prepacked")
-
-    def run() -> None:
-        if function(a, weights, c) != 0:
-            raise SystemExit("no memory")
-
-    run()
-    assert unexplained(workload, inputs, {name: found}, {name: expected}) is None
-    return run, took
+def row(case: Case) -> tuple[list[Cell], float]:
+    """A row, and the ratio of the best rival."""
+    ours = prepacked(case.workload, load_hardware(case.chip), case.inputs)
+    ours.run()
+    if not np.array_equal(ours.result, case.expected):
+        raise SystemExit(f"{case.label}: the result is wrong")
+    others = {name: make() for name, make in case.others.items()}
+    for name, rival in others.items():
+        found = np.reshape(rival.result(), case.wanted.shape).astype(np.float64)
+        if np.abs(found - case.wanted.astype(np.float64)).max() > case.off:
+            raise SystemExit(f"{case.label}: the result of {name} is another one")
+    times = timed({"ours": ours.run} | {name: rival.run for name, rival in others.items()})
+    ratios = {
+        name: median(b / a for a, b in zip(times["ours"], times[name], strict=True))
+        for name in others
+    }
+    best, *rest = sorted(ratios, key=lambda name: ratios[name])
+    us = median(times["ours"])
+    cells: list[Cell] = [
+        case.label, f"{us:.1f}", f"{2e-3 * case.macs / us:.0f}", best, f"{ratios[best]:.2f}",
+        ", ".join(f"{name} {ratios[name]:.2f}" for name in rest) or "-", f"{ours.took:.1f}",
+    ]  # fmt: skip
+    return cells, ratios[best]
 
 
-def runtime(onnxruntime: Any, a: Array, b: Array) -> Run:
-    """ONNX Runtime's product of bytes; its weights are a constant, which it packs before."""
-    left = helper.make_tensor_value_info("a", TensorProto.UINT8, a.shape)
-    right = helper.make_tensor("b", TensorProto.INT8, b.shape[::-1], b.tobytes("F"), raw=True)
-    out = helper.make_tensor_value_info("c", TensorProto.INT32, (len(a), len(b)))
-    node = helper.make_node("MatMulInteger", ["a", "b"], ["c"])
-    graph = helper.make_graph([node], "product", [left], [out], [right])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
-    return lambda: session.run(None, {"a": a})
+def mean(ratios: Sequence[float]) -> str:
+    """Geometric mean and least."""
+    return f"{exp(sum(map(log, ratios)) / len(ratios)):.2f}, worst {min(ratios):.2f}"
 
 
-def floats(m: int, n: int, k: int) -> Run:
-    """NumPy's product in float32."""
-    a, b, c = (np.ones(shape, np.float32) for shape in ((m, k), (k, n), (m, n)))
-    return lambda: np.matmul(a, b, out=c)
-
-
-def main(kinds: list[str]) -> None:
-    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+def processor() -> str:
+    """Name, family and model of this machine's processor."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    name = next(line.partition(": ")[2] for line in lines if line.startswith("model name"))
+    known = {key.strip(): value for key, _, value in (line.partition(": ") for line in lines)}
+    return f"{known['model name']}, family {known['cpu family']}, model {known['model']}"
+
+
+def main(kinds: Sequence[str]) -> int:
+    """Print a table for each kind."""
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    one_thread()
+    versions = ", ".join(f"{name} {metadata.version(name)}" for name in PACKAGES)
+    sys.stdout.write(f"{processor()}; {versions}\n")
     if kinds == ["calls"]:
-        print(f"{name}, numpy {metadata.version('numpy')}\n{calls()}")
-        return
-    onnxruntime: Any = importlib.import_module("onnxruntime")
-    rows: list[list[Cell]] = []
-    for kind in kinds:
-        for m, n, k in PRODUCTS:
-            workload = load_workload("gemm", {"M": m, "N": n, "K": k}, TYPES[kind])
-            inputs = draw_inputs(workload, 0)
-            run, took = ours(f"x86_{kind}", workload, inputs)
-            rivals = {"NumPy float32": floats(m, n, k)}
-            if kind == "vnni":
-                rivals["ONNX Runtime"] = runtime(onnxruntime, inputs["a"], inputs["b"])
-            for rival, other in rivals.items():
-                _, clock, cpu = ratios(run, other)
-                rows.append(
-                    [kind, f"{m}x{n}x{k}", rival, f"{clock:.2f}", f"{cpu:.2f}", f"{took:.1f}"]
-                )
-    print(f"{name}, onnxruntime {onnxruntime.__version__}, numpy {metadata.version('numpy')}")
-    print(table(["chip", "product", "against", "ratio", "cpu", "seconds"], rows))
+        sys.stdout.write(f"{calls()}\n")
+        return 0
+    if unknown := [kind for kind in kinds if kind not in KINDS]:
+        sys.stderr.write(f"unknown: {', '.join(unknown)}; known: calls, {', '.join(KINDS)}\n")
+        return 2
+    small = {"x".join(map(str, size)) for size in SMALL}
+    for kind in kinds or KINDS:
+        rows: list[list[Cell]] = []
+        found: dict[bool, list[float]] = {True: [], False: []}
+        for case in cases(kind):
+            cells, ratio = row(case)
+            rows.append(cells)
+            found[case.label in small].append(ratio)
+        sys.stdout.write(f"\n{kind}\n{table(HEADS, rows)}\n")
+        for few, ratios in found.items():
+            if ratios:
+                which = "small products" if few else "the others"
+                sys.stdout.write(f"geometric mean of the best rival, {which}: {mean(ratios)}\n")
+        sys.stdout.flush()
+    return 0
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or [*TYPES])
+    sys.exit(main(sys.argv[1:]))

@@ -14,7 +14,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -22,6 +21,7 @@ from typing import Any
 import numpy as np
 
 import hwgen
+from benchmarks.cpu_rivals import one_thread
 from benchmarks.mkl import FLAGS
 from hwgen.model.c_compiler import load_library
 from hwgen.model.native import compile_native_units
@@ -93,12 +93,10 @@ def loops() -> ctypes.CDLL:
 
 def blas(a: Any, b: Any, c: Any) -> Timed | None:
     """The product as NumPy's library has it, on one thread; None where that is another one."""
-    folder = Path(np.__file__).parent.parent / "numpy.libs"
-    files = sorted(folder.glob("libscipy_openblas64_*"))
-    if not files:
+    file = one_thread()
+    if file is None:
         return None
-    ctypes.CDLL(str(files[0])).scipy_openblas_set_num_threads64_(1)
-    library = load_library(LOOP + BLAS, "blas", (*FLAGS, "-Wl,--no-as-needed", str(files[0])))
+    library = load_library(LOOP + BLAS, "blas", (*FLAGS, "-Wl,--no-as-needed", str(file)))
     given, one_row = pointers(a, b, c), len(a) == 1
     sizes = [ctypes.c_int64(x) for x in (len(a), *reversed(b.shape))][one_row:]
     function = library.sgemv if one_row else library.sgemm

@@ -28,6 +28,9 @@ from hwgen.spec.load import load_hardware
 from tests.fuzz import schedules as processor
 from tests.fuzz import tree_campaign as units
 from tests.fuzz.chips import campaign as of_chips
+from tests.fuzz.native import campaign as native_campaign
+from tests.fuzz.native import native_text
+from tests.fuzz.native_draws import FAMILIES
 from tests.fuzz.report import FUZZ, chips_text, failure_files, schedules_text, trees_text
 
 FAILURES = Path("hwgen_failures")
@@ -101,6 +104,24 @@ def chips(
             write_files(folder, files)
         typer.echo(chips_text(report, folder))
         _end(report.ok)
+
+
+@app.command()
+def native(
+    count: Count,
+    *,
+    spec: Annotated[TextOrNone, spec_option("Left out: all that it knows, in turn.")] = None,
+    seed: SeedOption = 0,
+) -> None:
+    """Test random shapes in C on this machine's own units, on arrays between guard pages."""
+    if spec is not None and spec not in FAMILIES:
+        raise typer.BadParameter(f"{spec}: there are draws for {', '.join(FAMILIES)}")
+    with guarded():
+        chips = [*FAMILIES] if spec is None else [spec]
+        with campaign_progress("fuzz", count) as progress:
+            reports = native_campaign(chips, count, seed, _step(progress, "shapes"))
+        typer.echo(native_text(reports))
+        _end(not any(report.failures for report in reports))
 
 
 def _step(progress: Callable[[str, int, int], None], what: str) -> Callable[..., None]:
