@@ -125,6 +125,8 @@ def compile_workload(
             `compile_nest`; H222, H225 elements that no statement writes.
     """
     check_objective(hardware, options.objective)
+    if options.units_only and not hardware.units:
+        return compile_kernel(workload, hardware, options=options)  # Refuses it.
     if not hardware.units and hardware.processor is not None:
         return compile_nest(workload, hardware, options=Options(seconds=options.seconds))
     with isl.bounded():
@@ -160,7 +162,7 @@ def _of_units(start: Start, options: SearchOptions, units: CompileUnits) -> Kern
     except HwgenError as error:
         return otherwise(start, options, error, units)
     best = shared_if_better(begun, made, units, options)
-    if start.hardware.processor is None or not any_turned(start):
+    if start.hardware.processor is None or options.units_only or not any_turned(start):
         return best
     from hwgen.passes.hosting import compile_beside
 
@@ -177,7 +179,7 @@ def otherwise(
     them.
 
     Raises:
-        HwgenError: the reason, where there is no processor or it cannot do the rest.
+        HwgenError: the reason, where there is no processor or it may not or cannot do the rest.
     """
     hardware = start.hardware
     shared = in_blocks(started(start), units, options, refused)
@@ -191,6 +193,8 @@ def otherwise(
         return min((k for k in (shared, made) if k is not None), key=options.measure)
     if not hardware.units or hardware.processor is None or not refused.code.startswith(REFUSALS):
         raise refused
+    if options.units_only:
+        raise refused
     from hwgen.passes.hosting import compile_beside
 
     apart = all_apart(start)
@@ -198,4 +202,5 @@ def otherwise(
     beside = [k for k in (compile_beside(form, units) for form in forms) if k is not None]
     if not beside:
         raise refused
-    return min(beside, key=options.measure)
+    made = min(beside, key=options.measure)
+    return made.with_account(replace(made.account, fallen=refused.diagnostic))

@@ -34,6 +34,7 @@ from hwgen.cli.options import (
     TextsOrNone,
     TraceOption,
     TrustOption,
+    UnitsOnlyOption,
     WorkloadOption,
     choice_option,
     epilog,
@@ -52,14 +53,19 @@ commands = typer.Typer()
 
 
 def _search(
-    seconds: float | None, objective: ObjectiveName, slack: float | None, *, cached: bool
+    seconds: float | None,
+    objective: ObjectiveName,
+    slack: float | None,
+    *,
+    cached: bool,
+    units_only: bool,
 ) -> Search:
     """What the options of a command say about searches; `slack` in per cent."""
     if slack is not None and objective is not ObjectiveName.CYCLES:
         said = f"it is of cycles, and the objective is {objective.value}"
         raise typer.BadParameter(said, param_hint="'--slack'")
     part = None if slack is None else slack / 100
-    return Search(seconds, cached, objective=objective.value, slack=part)
+    return Search(seconds, cached, objective=objective.value, slack=part, units_only=units_only)
 
 
 @commands.command(
@@ -124,6 +130,7 @@ def generate(
     no_auto: NoAutoOption = False,
     objective: ObjectiveOption = ObjectiveName.CYCLES,
     slack: SlackOption = None,
+    units_only: UnitsOnlyOption = False,
     search_seconds: SearchSecondsOption = None,
     no_cache: CacheOption = False,
     plot: Annotated[
@@ -167,7 +174,10 @@ def generate(
     if weights and (target is not TargetName.FIRMWARE or len(workloads or []) != 1):
         said = "they are compiled into the firmware of one workload"
         raise typer.BadParameter(said, param_hint="'--weights'")
-    search = _search(search_seconds, objective, slack, cached=not no_cache)
+    if units_only and script is not None:
+        said = "a script itself says what units compute"
+        raise typer.BadParameter(said, param_hint="'--units-only'")
+    search = _search(search_seconds, objective, slack, cached=not no_cache, units_only=units_only)
     with guarded("generate" if as_json else ""):
         if swept:
             from hwgen.cli.sweep import sweep
@@ -251,6 +261,7 @@ def simulate(
     no_auto: NoAutoOption = False,
     objective: ObjectiveOption = ObjectiveName.CYCLES,
     slack: SlackOption = None,
+    units_only: UnitsOnlyOption = False,
     search_seconds: SearchSecondsOption = None,
     no_cache: CacheOption = False,
     as_json: JsonOption = False,
@@ -264,7 +275,10 @@ def simulate(
     wanted = one(workload)
     if schedule and (script is not None or no_auto):
         raise typer.BadParameter("a script has one schedule", param_hint="'--schedule'")
-    search = _search(search_seconds, objective, slack, cached=not no_cache)
+    if units_only and script is not None:
+        said = "a script itself says what units compute"
+        raise typer.BadParameter(said, param_hint="'--units-only'")
+    search = _search(search_seconds, objective, slack, cached=not no_cache, units_only=units_only)
     with guarded("simulate" if as_json else ""):
         from hwgen.cli import simulate as body
         from hwgen.cli.scripts import Script

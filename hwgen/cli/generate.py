@@ -68,6 +68,9 @@ def generate(
     if output is not None:
         write_files(output, files)
     drawn = pictures.write(compiled)
+    if not request.every:
+        for c in compiled:
+            _warn(c)
     broken = [e for _, e in refused if e.code.startswith((*_BAD_FILE, *_OF_PROGRAM))]
     if as_json:
         from hwgen.cli.records import print_record
@@ -187,6 +190,18 @@ def _compile_all(
                 raise
             refused.append((wanted.path, error))
     return compiled, refused
+
+
+def _warn(made: Kernel) -> None:
+    """Say on standard error what a processor computes because units cannot, and why."""
+    why = made.account.fallen
+    names = ", ".join(code.name for code in made.program.codes if not code.once)
+    if why is None or not names:
+        return
+    chip = made.hardware.name
+    lines = [f"warning: the processor of {chip} computes {names}: its units cannot run all of it"]
+    lines += str(why).splitlines()
+    typer.echo("\n  ".join(lines).replace(f"error[{why.code}]", why.code), err=True)
 
 
 def _check(made: Kernel, workload: Path) -> None:

@@ -307,6 +307,13 @@ SlackOption = Annotated[
         "Left out: half a per cent.",
     ),
 ]
+UnitsOnlyOption = Annotated[
+    bool,
+    typer.Option(
+        "--units-only",
+        help="Refuse what the chip's units cannot compute alone, instead of using its processor.",
+    ),
+]
 CacheOption = Annotated[
     bool,
     typer.Option("--no-cache", help="Neither use nor keep cached results of searches."),

@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Search:
     """What a command line says about searches; `seconds`: their time limit (none); `bar`: whether
-    each shows one, on a terminal; `slack`: a part of the cycles (that of `SearchOptions`)."""
+    each shows one, on a terminal; `slack`: a part of the cycles (that of `SearchOptions`), as
+    `units_only`."""
 
     seconds: float | None = None
     cached: bool = True
     bar: bool = True
     objective: Objective = "cycles"
     slack: float | None = None
+    units_only: bool = False
 
 
 @contextmanager
@@ -42,4 +44,5 @@ def searching(name: str, search: Search) -> Generator[SearchOptions, None, None]
             cache=ScheduleCache(folder) if folder is not None else None,
             objective=search.objective,
             slack=search.slack,
+            units_only=search.units_only,
         )

@@ -102,4 +102,9 @@ def problem_of(wanted: WorkloadRequest, settings: tuple[str, ...]) -> Problem:
 
 def options_of(search: Search) -> SearchOptions:
     """Options of each kernel's search, wherever it runs."""
-    return SearchOptions(search.seconds, objective=search.objective, slack=search.slack)
+    return SearchOptions(
+        search.seconds,
+        objective=search.objective,
+        slack=search.slack,
+        units_only=search.units_only,
+    )

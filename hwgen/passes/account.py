@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from hwgen.errors import Diagnostic
 from hwgen.passes.spilling import Spill
 from hwgen.passes.start import Start
 from hwgen.polyhedral.match.matching import Match
@@ -27,7 +28,7 @@ class Account:
     the workload, which its bound is of; none of a phase that shares tensors with others, nor of
     several phases. `phases`: each as if it were a kernel; `spills`: what goes through off-chip
     memory between them. `report`: of the scheduler of a processor's loops; `notes`: what could not
-    be proved.
+    be proved. `fallen`: why units alone do not run it, where a processor computes a part.
     """
 
     start: Start | None = None
@@ -40,6 +41,7 @@ class Account:
     spills: tuple[Spill, ...] = ()
     report: SearchReport | None = None
     notes: tuple[str, ...] = ()
+    fallen: Diagnostic | None = None
 
     @classmethod
     def of_phases(

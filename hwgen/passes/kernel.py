@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 REFUSALS = ("H3", "H4", "H5", "H6")
 """Beginnings of the codes of what units cannot run, or not within the limits of the chip."""
 
-_NO_CALLS = "the units compute nothing, the processor everything: no block has a call (tensorize)"
+_NOTHING = "the units compute nothing, the processor everything"
+_NO_CALLS = "no block has a call (tensorize)"
 
 
 OF_PHASES = ("scop", "dependences", "match")
@@ -288,7 +289,9 @@ class Kernel(Brief):
         moved though it need not be."""
         if self.nest:
             return self.account.notes
-        found = [_NO_CALLS] if self.on_processor_alone else []
+        fallen = self.account.fallen
+        why = _NO_CALLS if fallen is None else f"{fallen.code} {fallen.message}"
+        found = [f"{_NOTHING}: {why}"] if self.on_processor_alone else []
         found += [
             f"the processor computes {code.name}: {code.cycles:,} cycles, "
             f"{code.memory_bytes:,} bytes of memory"

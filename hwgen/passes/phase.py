@@ -53,7 +53,8 @@ class SearchOptions:
     at most (of a kernel with fewer, or of less work, nothing is kept); `objective`: what of two
     kernels makes one the better; `slack`: by which part of its cycles one may be slower than the
     fastest that moves fewer bytes (half a per cent, of a phase 0.2); `spills`: whether what phases
-    leave for each other may leave the chip."""
+    leave for each other may leave the chip; `units_only`: whether a processor beside units may
+    compute nothing, so that what units cannot run is refused."""
 
     seconds: float | None = None
     work: int = WORK
@@ -63,6 +64,7 @@ class SearchOptions:
     objective: Objective = "cycles"
     slack: float | None = None
     spills: bool = True
+    units_only: bool = False
 
     def measure(self, kernel: Measured) -> Measure:
         """A kernel by the objective: of two, the one with less is better."""
