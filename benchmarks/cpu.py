@@ -2,6 +2,7 @@
 
 python -m benchmarks.cpu [KIND ...]  # kinds: benchmarks/cpu_cases.py
 python -m benchmarks.cpu calls       # what a call costs: benchmarks/cpu_calls.py
+python -m benchmarks.cpu threads     # two cores: benchmarks/cpu_threads.py
 
 It needs `pip install onnxruntime torch ai-edge-litert tflite`, and a core with the extensions of
 `x86_vnni`, `x86_bf16` and `x86_avx512`. One process and one pinned core, in turn, medians of the
@@ -29,11 +30,13 @@ import numpy as np
 from benchmarks.cpu_calls import calls
 from benchmarks.cpu_cases import KINDS, SMALL, Case, cases
 from benchmarks.cpu_rivals import one_thread
+from benchmarks.cpu_threads import threads
 from benchmarks.networks import timed
 from benchmarks.prepacked import prepacked
 from hwgen.spec.load import load_hardware
 from hwgen.spec.table import Cell, table
 
+TABLES = {"calls": calls, "threads": threads}
 PACKAGES = ("onnxruntime", "torch", "ai-edge-litert", "numpy")
 HEADS = ("", "us", "GOP/s", "best rival", "its ratio", "others", "seconds")
 
@@ -77,15 +80,16 @@ def processor() -> str:
 
 def main(kinds: Sequence[str]) -> int:
     """Print a table for each kind."""
-    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    if kinds != ["threads"]:
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     one_thread()
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in PACKAGES)
     sys.stdout.write(f"{processor()}; {versions}\n")
-    if kinds == ["calls"]:
-        sys.stdout.write(f"{calls()}\n")
+    if len(kinds) == 1 and kinds[0] in TABLES:
+        sys.stdout.write(f"{TABLES[kinds[0]]()}\n")
         return 0
     if unknown := [kind for kind in kinds if kind not in KINDS]:
-        sys.stderr.write(f"unknown: {', '.join(unknown)}; known: calls, {', '.join(KINDS)}\n")
+        sys.stderr.write(f"unknown: {', '.join(unknown)}; known: {', '.join([*TABLES, *KINDS])}\n")
         return 2
     small = {"x".join(map(str, size)) for size in SMALL}
     for kind in kinds or KINDS:

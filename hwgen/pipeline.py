@@ -16,6 +16,7 @@ from hwgen.passes.kernel import REFUSALS, Kernel
 from hwgen.passes.moves import all_apart, any_turned, plain, with_padding_apart
 from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.passes.network import in_blocks, phases_may_be_faster, shared_if_better
+from hwgen.passes.on_cores import on_all_cores
 from hwgen.passes.parts import CompileUnits
 from hwgen.passes.phase import DEFAULTS, SearchOptions, compile_phase
 from hwgen.passes.phased import compile_phases
@@ -138,7 +139,8 @@ def compile_workload(
     units = units_of(hardware, options)
     made_of = partial(_of_units, options=options, units=units)
     spare = len(forms) if simple else 0
-    return best_form([*forms, *simple], made_of, options, by_units=False, spare=spare)
+    best_kernel = best_form([*forms, *simple], made_of, options, by_units=False, spare=spare)
+    return on_all_cores(best_kernel, options)
 
 
 def _paddings(start: Start) -> list[Start]:

@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+import hwgen
 from benchmarks.whole import simulate_timing
 from hwgen.codegen.nodes import SERIAL, Loop, rewritten
 from hwgen.codegen.nodes import nodes as all_nodes
@@ -16,12 +17,18 @@ from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import load_library
 from hwgen.model.compiled import have_compiler
 from hwgen.model.functional import run
+from hwgen.model.native import compile_native_units, lacking
+from hwgen.model.reference import run_reference
 from hwgen.model.timing import estimate_cycles
 from hwgen.passes.kernel import Kernel
+from hwgen.passes.on_cores import on_all_cores
+from hwgen.passes.phase import SearchOptions
 from hwgen.passes.scripting import compile_script
+from hwgen.pipeline import compile_workload
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.spec.workload import Workload
+from hwgen.verify.compare import unexplained
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 from tests.conformance.test_registers import NATIVE, ROOT, STRICT
@@ -175,3 +182,69 @@ def test_what_runs_in_another_iteration_than_its_own_is_refused() -> None:
     with pytest.raises(HwgenError, match="no loop in order around it") as caught:
         compile_script(product(48, 64, 32), cores(2), ahead + "s.parallel(m_tile)\n")
     assert caught.value.code == "H413"
+
+
+BYTES = {"a": "uint8", "OUT": "int32"}
+HALVES = {"T": "bfloat16", "ACC": "float32", "OUT": "float32"}
+
+
+@cache
+def found(chip: str, count: int, sizes: tuple[int, int, int], types: tuple[str, ...]) -> Kernel:
+    """A product as the search finds it; `types`: names and types in turn."""
+    m, n, k = sizes
+    named = dict(zip(types[::2], types[1::2], strict=True))
+    workload = load_workload("gemm", {"M": m, "N": n, "K": k}, named)
+    return compile_workload(workload, load_hardware(chip, {"CORES": count}))
+
+
+def flat(types: dict[str, str]) -> tuple[str, ...]:
+    return tuple(word for pair in types.items() for word in pair)
+
+
+@pytest.mark.parametrize(
+    ("chip", "types", "sizes"),
+    [
+        ("x86_vnni", BYTES, (96, 128, 256)),
+        ("x86_bf16", HALVES, (61, 130, 255)),
+        pytest.param("x86_vnni", {"OUT": "int32"}, (61, 130, 255), marks=THOROUGH),
+    ],
+)
+def test_a_loop_around_calls_runs_on_all_cores(
+    chip: str, types: dict[str, str], sizes: tuple[int, int, int]
+) -> None:
+    one, two = (found(chip, count, sizes, flat(types)) for count in (1, 2))
+    assert "parallel" not in one.script
+    assert two.script.count("s.parallel(") == 1
+    start = two.hardware.processor
+    assert start is not None
+    assert two.cycles - start.start_cycles <= 0.6 * one.cycles
+    examine(two, draw_inputs(two.workload, 1), "both" if have_compiler() else "python")
+    if lacking(two.hardware):
+        return
+    inputs = draw_inputs(two.workload, 2)
+    expected = run_reference(two.workload, inputs)
+    kernel = compile_native_units(two.source, two.hardware)
+    for _ in range(20):  # Threads that touch the same would not always meet.
+        assert unexplained(two.workload, inputs, kernel.run(inputs), expected) is None
+
+
+def test_small_products_stay_on_one_core() -> None:
+    """To start the other one takes longer."""
+    one, two = (found("x86_vnni", count, (16, 64, 64), flat(BYTES)) for count in (1, 2))
+    assert two.script == one.script
+
+
+def test_the_loop_is_the_one_whose_parts_are_alike() -> None:
+    """Of one tile of columns, cores take rows; of one tile of rows, columns."""
+    rows = found("x86_vnni", 2, (256, 16, 512), flat(BYTES))
+    columns = found("x86_vnni", 2, (4, 2048, 512), flat(BYTES))
+    assert "s.parallel(c_m_o)" in rows.script
+    assert "s.parallel(c_n_o" in columns.script
+    assert on_all_cores(rows, SearchOptions()).cycles == rows.cycles
+
+
+def test_a_sum_is_of_one_core() -> None:
+    """The loop around calls is the sum's: what each core adds would be lost."""
+    sizes = {"M": 1, "N": 16, "K": 4096}
+    kernel = hwgen.build("gemm", load_hardware("x86_vnni", {"CORES": 2}), sizes=sizes, dtypes=BYTES)
+    assert "parallel" not in kernel.script
