@@ -11,7 +11,7 @@ idle cores, and prints the load before and after.
 from __future__ import annotations
 
 import os
-from statistics import median
+from statistics import geometric_mean, median
 from time import perf_counter
 
 import numpy as np
@@ -32,8 +32,8 @@ TURNS, SECONDS = 41, 0.01
 """Turns of both, and about how long one takes of each."""
 
 
-def row(kind: str, case: Case) -> list[Cell]:
-    """One product."""
+def row(kind: str, case: Case) -> tuple[list[Cell], float]:
+    """One product, and its ratio."""
     times: list[list[float]] = []
     sides = [prepacked(case.workload, load_hardware(case.chip, {"CORES": n}), case.inputs)
              for n in (1, 2)]  # fmt: skip
@@ -58,10 +58,11 @@ def row(kind: str, case: Case) -> list[Cell]:
         times.append(turn)
     one, two = ([turn[n] for turn in times] for n in (0, 1))
     ratio = median(a / b for a, b in times)
-    return [
+    cells: list[Cell] = [
         kind, case.label, f"{median(one):.1f}", f"{median(two):.1f}", f"{ratio:.2f}",
         f"{min(one) / min(two):.2f}",
     ]  # fmt: skip
+    return cells, ratio
 
 
 def threads() -> str:
@@ -69,5 +70,7 @@ def threads() -> str:
     before = os.getloadavg()[0]
     rows = [row(kind, PRODUCTS[kind](size)) for kind in KINDS for size in SIZES]
     heads = ("", "M x N x K", "us, one core", "us, two", "ratio", "best")
+    ratios = [ratio for _, ratio in rows]
+    mean = f"geometric mean {geometric_mean(ratios):.2f}, worst {min(ratios):.2f}"
     load = f"load of {os.cpu_count()} cores: {before:.1f} before, {os.getloadavg()[0]:.1f} after"
-    return f"{table(heads, rows)}\n{load}"
+    return f"{table(heads, [cells for cells, _ in rows])}\n{mean}\n{load}"

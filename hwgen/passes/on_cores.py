@@ -17,12 +17,14 @@ PARALLEL = "parallel"
 
 
 def on_all_cores(kernel: Kernel, options: SearchOptions) -> Kernel:
-    """The same kernel with one loop around the calls of each nest in parallel, the one that makes
-    it fastest; the kernel as it is where none does, or where there is one core.
+    """The same kernel with one loop around the calls of each nest in parallel, or a part of it for
+    each core, whichever makes it fastest; the kernel as it is where none does, or where there is
+    one core.
 
-        for j:                        for i (parallel):
+        for j:                        for i_part (parallel):
           for i:             ->         for j:
-            calls                         calls
+            calls                         for i_rest:
+                                            calls
     """
     if not _has_cores(kernel.hardware):
         return kernel
@@ -30,19 +32,17 @@ def on_all_cores(kernel: Kernel, options: SearchOptions) -> Kernel:
     with isl.bounded():
         for loops in _nests(kernel.schedule):
             found = [best]
-            for loop in loops:
+            for depth in range(len(loops)):
                 # Iterations may add to one sum, or leave each other what a core has for itself.
                 with Tolerating(REFUSALS):
-                    found.append(_parallel(best, loops, loop))
+                    found.append(_parallel(best, loops[: depth + 1]))
             best = min(found, key=options.measure)
     return best
 
 
 def _has_cores(hardware: HardwareSpec) -> bool:
     processor = hardware.processor
-    if processor is None or processor.teams == 1:
-        return False
-    return any(loop.kind == PARALLEL for loop in processor.loops)
+    return processor is not None and processor.teams > 1 and PARALLEL in processor.loop
 
 
 def _nests(schedule: Schedule) -> Iterator[tuple[str, ...]]:
@@ -60,14 +60,18 @@ def _nests(schedule: Schedule) -> Iterator[tuple[str, ...]]:
             yield tuple(names[0] for names in shared)
 
 
-def _parallel(kernel: Kernel, loops: tuple[str, ...], loop: str) -> Kernel:
-    """A kernel with one of the loops of a nest outermost and in parallel.
+def _parallel(kernel: Kernel, loops: tuple[str, ...]) -> Kernel:
+    """A kernel with the last of some nested loops in parallel: each core takes one part of its
+    iterations, through all others in the order that they had.
 
     Raises:
         HwgenError: as the primitives and `compile_tree`.
     """
-    schedule = kernel.schedule.copy()
-    if loop != loops[0]:
-        schedule.reorder(loop, loops[0])
+    schedule, (*outer, loop) = kernel.schedule.copy(), loops
+    if outer:
+        processor = kernel.hardware.processor
+        assert processor is not None
+        loop, _ = schedule.split(loop, nparts=processor.teams)
+        schedule.reorder(loop, *outer)
     schedule.parallel(loop)
     return compile_tree(schedule).with_account(kernel.account)

@@ -20,7 +20,7 @@ BUDGET = {
     "exploration": 1361,
     "model": 10636,
     "network": 5948,
-    "passes": 6659,
+    "passes": 6663,
     "polyhedral": 24673,
     "report": 3529,
     "spec": 11400,
