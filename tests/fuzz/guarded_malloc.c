@@ -14,6 +14,20 @@ int guarded_before = 0;
 
 static struct { char *base, *start; size_t bytes, size; } rooms[MOST];
 
+/* Kernels allocate on all their threads. */
+static volatile char taken;
+
+static void lock(void)
+{
+  while (__atomic_test_and_set(&taken, __ATOMIC_ACQUIRE))
+    ;
+}
+
+static void unlock(void)
+{
+  __atomic_clear(&taken, __ATOMIC_RELEASE);
+}
+
 static void stop(const char *why)
 {
   fprintf(stderr, "%s\n", why);
@@ -24,6 +38,7 @@ void *guarded_aligned_alloc(size_t align, size_t bytes)
 {
   size_t page = (size_t)sysconf(_SC_PAGESIZE), size = (bytes + page - 1) / page * page;
   int n = 0;
+  lock();
   while (n < MOST && rooms[n].start)
     ++n;
   if (n == MOST)
@@ -36,7 +51,9 @@ void *guarded_aligned_alloc(size_t align, size_t bytes)
   rooms[n].size = size;
   rooms[n].bytes = bytes;
   rooms[n].start = base + page + (guarded_before ? 0 : (size - bytes) / align * align);
-  return rooms[n].start;
+  void *start = rooms[n].start;
+  unlock();
+  return start;
 }
 
 void *guarded_malloc(size_t bytes)
@@ -50,6 +67,7 @@ void guarded_free(void *start)
   int n = 0;
   if (!start)
     return;
+  lock();
   while (n < MOST && rooms[n].start != (char *)start)
     ++n;
   if (n == MOST)
@@ -60,6 +78,7 @@ void guarded_free(void *start)
       stop("bytes next to an allocation are written");
   munmap(rooms[n].base, rooms[n].size + 2 * page);
   rooms[n].start = NULL;
+  unlock();
 }
 
 /* How many allocations are left. */
