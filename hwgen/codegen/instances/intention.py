@@ -20,7 +20,7 @@ from hwgen.codegen.instances.forms import (
 )
 from hwgen.codegen.instances.points import Limits, Piece, Walk
 from hwgen.codegen.instances.refuted import unproved
-from hwgen.codegen.lower.places import Place
+from hwgen.codegen.lower.place import Place
 from hwgen.codegen.lower.program import Part
 from hwgen.codegen.storages import Buffer
 from hwgen.polyhedral.tree.binding import Binding

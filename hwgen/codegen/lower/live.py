@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hwgen.codegen.lower.nests import Leaf, Nest, Piece
-from hwgen.codegen.lower.places import Place, Places
+from hwgen.codegen.lower.place import Place, Places
 from hwgen.codegen.placement import Placed, Slot, Wanted, by_bank, first_fit
 from hwgen.codegen.storages import Buffer
 from hwgen.errors import HwgenError, Tolerating

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf, prod
 
-from hwgen.codegen.lower.places import Place, Places
+from hwgen.codegen.lower.place import Place, Places
 from hwgen.codegen.lower.sites import CallSite, Known
 from hwgen.codegen.lower.trials import Trials
 from hwgen.constants import FREE_STEPS

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import islice, product
 from math import prod
 
-from hwgen.codegen.lower.places import Place
+from hwgen.codegen.lower.place import Place
 from hwgen.codegen.lower.program import Lowered, Part
 from hwgen.codegen.lower.sites import CallSite
 from hwgen.codegen.lower.trials import Trials

@@ -23,7 +23,8 @@ from hwgen.codegen.lower.nests import peeled
 from hwgen.codegen.lower.nodes import call_of, check_capacity, folded, repeated
 from hwgen.codegen.lower.orders import in_best_order
 from hwgen.codegen.lower.parts import joined
-from hwgen.codegen.lower.places import Places, places
+from hwgen.codegen.lower.place import Places
+from hwgen.codegen.lower.places import places
 from hwgen.codegen.lower.regions import Region, regions
 from hwgen.codegen.lower.repeats import spread
 from hwgen.codegen.lower.siblings import in_order

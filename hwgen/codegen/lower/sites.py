@@ -8,7 +8,7 @@ from itertools import count
 
 from hwgen.codegen.hardware_loops import Absorption, Part, Walk, absorb_in_parts
 from hwgen.codegen.lower.nests import Leaf, Nest, Piece
-from hwgen.codegen.lower.places import Place, Places
+from hwgen.codegen.lower.place import Place, Places
 from hwgen.codegen.lower.ranges import Ranges, bounded
 from hwgen.codegen.nodes import SERIAL, Intended
 from hwgen.codegen.storages import Buffer

@@ -8,7 +8,7 @@ from math import prod
 
 from hwgen.codegen.lower.live import apart
 from hwgen.codegen.lower.nests import Leaf, Nest, Piece, peeled
-from hwgen.codegen.lower.places import Places
+from hwgen.codegen.lower.place import Places
 from hwgen.codegen.lower.sites import Builder, CallSite, Known, chain_of, sites_of
 from hwgen.polyhedral.match.bind import BoundTree
 from hwgen.polyhedral.tree.loop_tree import map_blocks

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import hwgen
 from hwgen.codegen.layout import dense
 from hwgen.codegen.lower.image_uses import packed_bytes
-from hwgen.codegen.lower.places import Place
+from hwgen.codegen.lower.place import Place
 from hwgen.codegen.lower.program import Lowered
 from hwgen.codegen.lower.trials import Trials
 from hwgen.codegen.storages import Image
