@@ -152,6 +152,8 @@ def schedule_nest(
         kernel = _factor(schedule, target, main_reduction(nest), point.depth, inner=False)
     if kernel != target:
         schedule.set_scope(kernel, private_memory(schedule.hardware))
+    if not structure.partial and not structure.dot:
+        _lanes_last(schedule, kernel, structure.v)
     wide = "" if structure.partial else _before_narrowing(schedule, target)
     outer, tile = _tile_consumer(schedule, target, structure, point, machine, wide)
     block = [*outer][-1] if outer else tile
@@ -180,6 +182,15 @@ def schedule_nest(
         schedule.compute_at(target, block)
         schedule.compute_at(kernel, _tile_sums(schedule, target, structure, point, block))
     _register_tile(schedule, nest, kernel, structure, target, machine)
+
+
+def _lanes_last(schedule: Schedule, kernel: str, v: str) -> None:
+    """Sums of one vector side by side, which compilers otherwise have in no register."""
+    own = [f"d{n}" for n in range(len(schedule.state.stage[kernel].target.indices))]
+    places = [n for n, i in enumerate(schedule.state.stage[kernel].target.indices) if i == Name(v)]
+    if places and places[0] != len(own) - 1:
+        layout = ", ".join([*(d for n, d in enumerate(own) if n != places[0]), own[places[0]]])
+        schedule.transform_layout(kernel, f"[{', '.join(own)}] -> [{layout}]")
 
 
 def _before_narrowing(schedule: Schedule, target: str) -> str:

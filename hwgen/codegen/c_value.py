@@ -13,7 +13,12 @@ from dataclasses import dataclass, field, replace
 from hwgen.codegen.c_constants import integer, number_text
 from hwgen.codegen.c_expr import Helpers
 from hwgen.codegen.c_names import C_TYPES
-from hwgen.codegen.rounding_shift import ROUNDED_SHIFT, rounded_shift
+from hwgen.codegen.rounding_shift import (
+    ROUNDED,
+    ROUNDED_SHIFT,
+    rounded_helper,
+    rounded_shift,
+)
 from hwgen.spec.expression import (
     Access,
     Binary,
@@ -228,13 +233,15 @@ def _numbers(left: Value, right: Value) -> tuple[int | float, ...]:
 class ValueText:
     """Prints semantics; `load` gives an element's C text and data type, `scalars` the iterators
     and immediates (C text, data type, interval). `checks` collects C conditions that must hold.
-    `lanes`: values are computed in vectors, and so is what a library has for one value alone."""
+    `lanes`: values are computed in vectors, and so is what a library has for one value alone.
+    `intervals`: of tensors, what all elements lie in, where that is less than their type."""
 
     helpers: Helpers
     load: Callable[[Access], tuple[str, str]]
     scalars: Mapping[str, tuple[str, str, Interval]]
     checks: list[str] = field(default_factory=list[str])
     lanes: bool = False
+    intervals: Mapping[str, Interval] = field(default_factory=dict[str, Interval])
 
     def __call__(self, expr: Expr) -> Value:
         match expr:
@@ -250,7 +257,8 @@ class ValueText:
                 return Value(text, promoted(dtype), interval)
             case Access():
                 text, dtype = self.load(expr)
-                return self.loaded(text, dtype)
+                value = self.loaded(text, dtype)
+                return replace(value, interval=self.intervals.get(expr.tensor, value.interval))
             case Unary("-", operand):
                 return self._negated(self(operand))
             case Unary(_, operand):
@@ -371,12 +379,15 @@ class ValueText:
             self.checks.append(f"{right.text} >= 0")
         if high > most:
             self.checks.append(f"{right.text} <= {most}")
+        if right.interval == (0, 0):
+            return left
         amount = right.text if right.dtype == "int32" else f"(int){right.text}"
         call = self.helpers.call(f"{'shr' if op == '>>' else 'shl'}_{dtype}", left.text, amount)
         interval = dtype_interval(dtype)
-        if op == ">>" and 0 <= low <= high <= most:
-            ends = [x >> n for x in left.interval for n in (low, high)]
-            interval = (min(ends), max(ends))
+        if 0 <= low <= high <= most:
+            ends = [x >> n if op == ">>" else x << n for x in left.interval for n in (low, high)]
+            if within((min(ends), max(ends)), interval):
+                interval = (min(ends), max(ends))
         return Value(call, dtype, interval, _numbers(left, right))
 
     def _rounded(self, expr: Expr) -> Value | None:
@@ -387,8 +398,11 @@ class ValueText:
         number, amount = map(self, found)
         if (number.dtype, amount.dtype) != ("int32", "int32"):
             return None
-        call = self.helpers.call("rounded_shr_int32", number.text, amount.text)
-        return Value(call, "int32", dtype_interval("int32"), number.numbers)
+        name = rounded_helper(number.interval, amount.interval)
+        call = self.helpers.call(name, number.text, amount.text)
+        ends = (min(number.interval[0], 0), max(number.interval[1], 0))
+        interval = dtype_interval("int32") if name == ROUNDED else ends
+        return Value(call, "int32", interval, number.numbers)
 
     def _call(self, function: str, arguments: list[Value]) -> Value:
         match function, arguments:

@@ -117,7 +117,8 @@ class Code(Sync):
     own order, by name. `cycles`: modelled, of the chip's clock, with the hand-over from units and
     back; `bound`: below which no schedule of it gets; `instructions`: that it
     retires, where the chip's spec counts them; `memory_bytes`: modelled, to and from the
-    processor's memory. `once`: it reads constants alone, and runs where they are packed: no call
+    processor's memory. `ranges`: what elements of inputs lie in, where that is less than their
+    type. `once`: it reads constants alone, and runs where they are packed: no call
     of the kernel's spends anything on it."""
 
     inputs: tuple[str, ...]
@@ -128,6 +129,7 @@ class Code(Sync):
     bound: int = 0
     memory_bytes: int = 0
     instructions: int = 0
+    ranges: tuple[tuple[str, tuple[int, int]], ...] = ()
     once: bool = False
 
     @property

@@ -8,9 +8,12 @@ lack: there it is the sum of `a >> n` and of the rounded bits that this drops.
 from __future__ import annotations
 
 from hwgen.spec.expression import Binary, Call, Cast, Const, Expr
+from hwgen.spec.intervals import Interval
+
+ROUNDED, _PART, _PLAIN = "rounded_shr_int32", "part_rounded_shr_int32", "plain_rounded_shr_int32"
 
 ROUNDED_SHIFT = {
-    "rounded_shr_int32": (
+    ROUNDED: (
         "static inline int32_t {p}_rounded_shr_int32(int32_t a, int n)\n"
         "{{\n"
         "  const int r = n & 31;\n"
@@ -21,8 +24,33 @@ ROUNDED_SHIFT = {
         "  return n & 32 ? -below : (int32_t)(down + up);\n"
         "}}"
     ),
+    _PART: (
+        "static inline int32_t {p}_part_rounded_shr_int32(int32_t a, int n)\n"
+        "{{\n"
+        "  const uint32_t one = (uint32_t)1 << n, odd = a < 0 && n > 0;\n"
+        "  const uint32_t down = (uint32_t)(a < 0 ? ~(~a >> n) : a >> n);\n"
+        "  return (int32_t)(down + ((((uint32_t)a & (one - 1u)) + (one >> 1) - odd) >> n));\n"
+        "}}"
+    ),
+    _PLAIN: (
+        "static inline int32_t {p}_plain_rounded_shr_int32(int32_t a, int n)\n"
+        "{{\n"
+        "  const int32_t sum = a + (int32_t)((1u << n) >> 1) - (a < 0 && n > 0);\n"
+        "  return sum < 0 ? ~(~sum >> n) : sum >> n;\n"
+        "}}"
+    ),
 }
-"""The helper, for every `n` as 64 bits have it: these count the last six bits of an amount."""
+"""The helper, for every `n` as 64 bits have it: these count the last six bits of an amount; for
+amounts from 0 to 31; and for those where the sum does not leave 32 bits either."""
+
+
+def rounded_helper(number: Interval, amount: Interval) -> str:
+    """The cheapest helper that serves numbers and amounts of some intervals."""
+    low, high = amount
+    if low < 0 or high > 31:
+        return ROUNDED
+    half = (1 << high) >> 1
+    return _PLAIN if number[0] - 1 >= -(1 << 31) and number[1] + half < 1 << 31 else _PART
 
 
 def rounded_shift(expr: Expr) -> tuple[Expr, Expr] | None:

@@ -109,7 +109,9 @@ def random_inputs(workload: Workload, seed: int) -> dict[str, Array]:
         if kind.itemsize > 1:
             shifts = generator.integers(0, 8 * kind.itemsize, size=count)
             elements = np.right_shift(elements, shifts.astype(kind))
-        ends = integer_range(tensor.dtype)
+        ends = tensor.range or integer_range(tensor.dtype)
+        if tensor.range:
+            elements = np.clip(elements, *ends)
         where = generator.choice(count, min(count, max(2, count // 16)), replace=False)
         for i, place in enumerate(where.tolist()):
             elements[place] = ends[i % 2]

@@ -19,7 +19,8 @@ class Tensor:
     """A row-major array. `constant`: an input that stays the same between calls (weights).
     `supplied`: what all elements of an input are that no caller gives: it is the kernel's own.
     `written`: each extent as the file has it, where it comes from one. `scalar`: callers have it
-    without dimensions, kernels with one of extent 1."""
+    without dimensions, kernels with one of extent 1. `range`: the least and the greatest value of
+    an input whose callers keep to it."""
 
     name: str
     dtype: str
@@ -30,6 +31,7 @@ class Tensor:
     supplied: int | None = None
     written: tuple[str, ...] = field(default=(), compare=False)
     scalar: bool = False
+    range: tuple[int, int] | None = None
 
     @property
     def extents(self) -> tuple[int, ...]:

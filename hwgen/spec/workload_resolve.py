@@ -33,7 +33,8 @@ from hwgen.spec.findings import Findings
 from hwgen.spec.limits import MAX_ELEMENTS, MAX_EXTENT
 from hwgen.spec.source import Document, FieldPath
 from hwgen.spec.suggest import suggestion
-from hwgen.spec.workload import Statement, Tensor, Workload
+from hwgen.spec.typecheck import integer_range, is_float
+from hwgen.spec.workload import Role, Statement, Tensor, Workload
 from hwgen.spec.workload_checks import (
     Shapes,
     Written,
@@ -105,7 +106,7 @@ def resolve_workload(
         Tensor(
             name, dtype, shape or (1,), roles[name], name in constants,
             document.locate(("tensors", name), key=True), written=_written(schema.tensors[name]),
-            scalar=not shape,
+            scalar=not shape, range=_range(context, name, schema.tensors[name], roles[name], dtype),
         )
         for name, (dtype, shape) in shapes.items()
     )  # fmt: skip
@@ -120,6 +121,32 @@ def resolve_workload(
         ),
         known.named, changed_types(schema, known),
     )  # fmt: skip
+
+
+def _range(
+    context: Context, name: str, given: str | TensorSchema, role: Role, dtype: str
+) -> tuple[int, int] | None:
+    """The values of an input that its callers keep to; None where there is no such promise.
+
+    Raises:
+        HwgenError: H229 of what is no integer input, or no values of its type.
+    """
+    if not isinstance(given, TensorSchema) or given.range is None:
+        return None
+    path: FieldPath = ("tensors", name, "range")
+    if role != "input" or is_float(dtype):
+        raise context.error(
+            "H229", f"{name} has a range", path, found=f"{dtype}, {role}",
+            allowed="integer inputs: the values of others follow from the statements",
+            repair="leave it out",
+        )  # fmt: skip
+    found, (low, high) = context.range(given.range, path), integer_range(dtype)
+    if not low <= found.minimum <= found.maximum <= high:
+        raise context.error(
+            "H229", f"{name} cannot have these values", path, found=str(found),
+            allowed=f"{low}..{high}, the values of {dtype}",
+        )  # fmt: skip
+    return found.minimum, found.maximum
 
 
 def _statement(

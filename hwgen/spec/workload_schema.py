@@ -16,6 +16,9 @@ class TensorSchema(Model):
     """Data type and shape, as `int8[M, K]`. `int8[]` is a single number."""
     constant: bool = False
     """An input that stays the same between calls (weights)."""
+    range: str | None = None
+    """Of an integer input, the least and the greatest value, as `0..31`, which callers keep to.
+    Left out: every value of the type."""
 
 
 class StatementSchema(Model):

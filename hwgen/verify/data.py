@@ -61,10 +61,11 @@ def _draw(tensor: Tensor, seed: int, style: Style) -> Array:
     if "float" in tensor.dtype:
         ends = -1e3, 1e3
     else:
-        limits = integer_range(tensor.dtype)
+        limits = tensor.range or integer_range(tensor.dtype)
         ends = float(limits[0]), float(limits[1])
-    low, high = ends if style == "extremes" else (max(ends[0], -3.0), 3.0)
-    values = [v for v in (low, -1.0, 0.0, 1.0, high) if v >= low]
+    near = [min(max(n, ends[0]), ends[1]) for n in (-3.0, 3.0)]
+    low, high = ends if style == "extremes" else near
+    values = [v for v in (low, -1.0, 0.0, 1.0, high) if low <= v <= high]
     if style == "small":
         values = [float(v) for v in range(int(low), int(high) + 1)]
     drawn = generator.choice(np.array(values, np.float64), size=tensor.shape)

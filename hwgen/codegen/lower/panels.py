@@ -33,7 +33,8 @@ def in_walk_order(
     assert image is not None
     site, access = max(users, key=lambda u: prod(x.extent for x in u[0].loops))
     parts = _parts(place, site, access, extents)
-    if parts is None or [d for d, _, _ in parts] == [*range(len(place.counts))]:
+    order = [d for d, _, _ in parts or ()]
+    if parts is None or all(a < b for a, b in pairwise(order)):
         return place
     counts = tuple(n for _, _, n in parts)
     dimensions = tuple(_part(d, step, n, place.counts[d]) for d, step, n in parts)
@@ -76,7 +77,7 @@ def _parts(place: Place, site: Site, access: Access, extents: dict[str, int]) ->
         for step, name in steps:
             placed.append((at[name], (d, step, above // step)))
             above = step
-    return [part for _, part in sorted(placed)]
+    return [part for _, part in sorted(placed) if part[2] > 1]
 
 
 def _part(dimension: int, step: int, count: int, blocks: int) -> Expr:
@@ -88,14 +89,14 @@ def _part(dimension: int, step: int, count: int, blocks: int) -> Expr:
 
 def _rearranged(image: Image, parts: Sequence[Part]) -> Image:
     """The image with its outer dimensions in parts."""
-    table: dict[str, Expr] = {}
+    table: dict[str, Expr] = {f"p{d}": Const(0) for d in range(len(image.outer))}
     for position, (d, step, _) in enumerate(parts):
         term = multiply(Name(f"p{position}"), Const(step))
-        table[f"p{d}"] = add(table[f"p{d}"], term) if f"p{d}" in table else term
+        table[f"p{d}"] = add(table[f"p{d}"], term)
     ahead = len(parts) - len(image.outer)
     for n in range(len(image.lanes)):
         table[f"p{len(image.outer) + n}"] = Name(f"p{len(image.outer) + n + ahead}")
     outer = tuple(n for _, _, n in parts)
     extents = {f"p{n}": e for n, e in enumerate((*outer, *image.lanes))}
     index = tuple(simplify(substitute(e, table), extents) for e in image.index)
-    return replace(image, outer=outer, index=index)
+    return replace(image, outer=outer, index=index, in_place=False)

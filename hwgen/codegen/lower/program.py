@@ -37,6 +37,7 @@ from hwgen.codegen.placement import Slot
 from hwgen.codegen.program import MicroKernelDef, Program
 from hwgen.codegen.reach import check_reach
 from hwgen.codegen.synchronisation import SyncSite, synchronise
+from hwgen.codegen.value_ranges import value_ranges
 from hwgen.polyhedral.match.bind import BoundTree, bind
 from hwgen.polyhedral.scop import views_of
 from hwgen.polyhedral.tree.build import build_state
@@ -95,9 +96,12 @@ def lower_tree(
     made: list[Program | Code] = []
     found = regions(workload, in_order(state, workload), homes, hardware)
     beside = any(not r.coded for r in found)
+    ranges = value_ranges(workload, state)
     for region in found:
         if region.coded:
             code, placing = _code(region, None if beside else workload, hardware)
+            known = tuple((n, ranges[n]) for n in code.inputs if n in ranges)
+            code = replace(code, ranges=known)
             codes.append(placing)
             made.append(code)
             continue

@@ -257,7 +257,8 @@ class BodyText:
     def _printer(self) -> ValueText:
         scalars = {n: (f"(int32_t){self.names.variable(n)}", "int32", r)
                    for n, r in self.ranges.items()}  # fmt: skip
-        return ValueText(self.helpers, self._load, scalars, lanes=self.lanes)
+        intervals = dict(self.program.ranges)
+        return ValueText(self.helpers, self._load, scalars, lanes=self.lanes, intervals=intervals)
 
     def _printed(self, expr: Expr) -> Value:
         return self._printer()(expr)

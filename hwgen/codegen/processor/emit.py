@@ -7,6 +7,7 @@ processor comes from the templates of its spec.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -180,7 +181,8 @@ class _File:
 
     def static(self) -> list[str]:
         """The function, and those before it, with nothing around them."""
-        body = [*self._unused(), *self._work()]
+        work = self._work()
+        body = [*self._unused(work), *work]
         given = [self._parameter(self.program.array[n], restrict=True) for n in self.arrays]
         given += [f"void *{self.room.pointer}"] if self.room.pointer else []
         head = f"static void {self.name}({', '.join(given)})"
@@ -236,7 +238,8 @@ class _File:
             for n in self.program.inputs
             if n in self.room.compiled_in
         ]
-        lines += self._unused()
+        work = self._work()
+        lines += self._unused(work)
         if not self.processor.launch:
             prologue = self.processor.function_prologue
             lines += host.template(prologue, "processor.function_prologue")
@@ -249,7 +252,7 @@ class _File:
             lines += host.template(code.allocate, "code.allocate", values)
             if name in self.program.inputs:
                 lines += host.template(code.to_device, "code.to_device", values)
-        lines += self._work()
+        lines += work
         lines += host.template(code.epilogue, "code.epilogue")
         for name in self.program.outputs if self.handles else ():
             lines += host.template(code.from_device, "code.from_device", self._copy(name))
@@ -257,9 +260,10 @@ class _File:
             lines += host.template(code.free, "code.free", self._copy(name))
         return lines
 
-    def _unused(self) -> list[str]:
-        used = touched(self.program.body)
-        unused = [self.identifiers.buffer(n) for n in self.arrays if n not in used]
+    def _unused(self, work: list[str]) -> list[str]:
+        """What is given for nothing, also where an element's known values left it out."""
+        given = [self.identifiers.buffer(n) for n in self.arrays]
+        unused = [n for n in given if not _named(n, work)]
         if self.room.pointer and not self.room.places:
             unused.append(self.room.pointer)
         return [f"(void){name};" for name in unused]
@@ -292,6 +296,7 @@ class _File:
         writer.helpers, writer.ranges = caller.helpers, {v: caller.ranges[v] for v in outer}
         inner = [self.room.pointer] if not own.isdisjoint(self.room.places) else []
         lines = writer.lines(body)
+        passed = [b for b in passed if _named(self.identifiers.buffer(b.name), lines)]
         parameters = [self._parameter(b, restrict=True, read=b.name not in writes) for b in passed]
         parameters += [self._parameter(b, restrict=False) for b in rooms]
         parameters += [f"{self.room.index} {self.identifiers.variable(v)}" for v in outer]
@@ -366,3 +371,9 @@ class _File:
 
 
 _ALL = ("kernel", "block", "thread")
+
+
+def _named(name: str, lines: list[str]) -> bool:
+    """Whether lines of C name an identifier."""
+    word = re.compile(rf"\b{re.escape(name)}\b")
+    return any(word.search(line) for line in lines)

@@ -34,13 +34,15 @@ class Loops:
 
 @dataclass(frozen=True, slots=True)
 class Computation:
-    """A workload without a name: layers whose texts are equal share one kernel."""
+    """A workload without a name: layers whose texts are equal share one kernel. `ranges`: of
+    constants of more than 8 bits, the values."""
 
     kind: str
     sizes: tuple[tuple[str, int], ...]
     tensors: tuple[tuple[str, str], ...]
     constants: tuple[tuple[str, str], ...]
     compute: tuple[str | Loops, ...]
+    ranges: tuple[tuple[str, str], ...] = ()
 
     def workload(self, name: str) -> Workload:
         """The workload of that name; its constants come after its other tensors.
@@ -49,6 +51,8 @@ class Computation:
             HwgenError: as `load_workload`; an entry of the table is wrong then.
         """
         constants = {n: {"type": text, "constant": True} for n, text in self.constants}
+        for constant, text in self.ranges:
+            constants[constant]["range"] = text
         data: dict[str, object] = {
             "name": name,
             "sizes": dict(self.sizes),

@@ -11,7 +11,7 @@ from hwgen.model.numeric import Array
 from hwgen.network.graph import Graph, Operator, Tensor
 from hwgen.network.operators.layer import Computation, Floats, Layer, Loops, agree, need
 from hwgen.spec.expression import DTYPES
-from hwgen.spec.typecheck import is_float
+from hwgen.spec.typecheck import integer_range, is_float
 
 Axis = tuple[str, int]
 """An index and the extent of its dimension."""
@@ -190,6 +190,7 @@ class Statements:
             (*tensors, ("y", self._tensors["y"])),
             tuple(self._constants.items()),
             tuple(self._compute),
+            tuple((n, _range(a)) for n, a in self._values.items() if str(a.dtype) in WIDE),
         )
         if "folded" in self.operator.attributes:
             # Numbers that were rounded once, to float32.
@@ -293,3 +294,21 @@ def literal(value: float, dtype: str = "float32") -> str:
 def cast(dtype: str, value: str) -> str:
     """The value in a type that may be narrower than what it is computed in."""
     return value if dtype in ("float32", "float64") else f"{dtype}({value})"
+
+
+WIDE = ("int32", "int64")
+"""Types of constants whose values are known better than by their type."""
+
+
+def _range(values: Array) -> str:
+    """A range that holds some integers: from 0, 1 or a power of 16 below it to one above, so that
+    layers of like numbers still share a kernel."""
+    low, high = int(values.min()), int(values.max())
+    first, last = integer_range(str(values.dtype))
+    least = min(low, 1) if low >= 0 else max(-_power(-low - 1), first)
+    return f"{least}..{min(_power(high) - 1, last) if high > 0 else 0}"
+
+
+def _power(number: int) -> int:
+    """The least power of 16 that is greater."""
+    return 1 << 4 * -(-number.bit_length() // 4)

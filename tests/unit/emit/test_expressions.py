@@ -269,6 +269,53 @@ def test_rounded_shifts_in_lanes_are_those_of_64_bits(tmp_path: Path) -> None:
         assert narrow == wide, (number, amount)
 
 
+@pytest.mark.skipif(not have_compiler(), reason="no C compiler")
+@pytest.mark.parametrize(
+    ("numbers", "amounts", "helper"),
+    [
+        ((-(1 << 31), (1 << 31) - 1), (0, 32), "rounded_shr"),
+        ((-(1 << 31), (1 << 31) - 1), (-1, 31), "rounded_shr"),
+        ((-(1 << 31), (1 << 31) - 1), (0, 31), "part_rounded_shr"),
+        ((-(1 << 30), (1 << 30)), (0, 31), "part_rounded_shr"),
+        ((-(1 << 31), 0), (1, 15), "part_rounded_shr"),
+        ((1 - (1 << 31), (1 << 30) - 1), (0, 31), "plain_rounded_shr"),
+        ((-(1 << 24), (1 << 24)), (1, 15), "plain_rounded_shr"),
+    ],
+)
+def test_rounded_shifts_of_known_values_need_less(
+    numbers: tuple[int, int], amounts: tuple[int, int], helper: str, tmp_path: Path
+) -> None:
+    helpers = value_helpers("t")
+    known = {"p": numbers, "q": amounts}
+    text = ValueText(helpers, lambda a: (f"*{a.tensor}", "int32"), {}, lanes=True, intervals=known)
+    value = text.cast(text(_divided(P, Q)), "int32")
+    assert f"t_{helper}_int32(" in value.text
+    head = "void f(const int32_t *p, const int32_t *q, int32_t *r)"
+    body = f"{head};\n{head}\n{{\n  *r = {value.text};\n}}"
+    library = compiled(tmp_path, "\n".join(["#include <stdint.h>", *helpers.definitions(), body]))
+    (low, high), (least, most) = numbers, amounts
+    drawn = [n + d for n in (low, high, 0) for d in (-2, -1, 0, 1, 2)] + [12345678, -87654321]
+    for a, n in product((x for x in drawn if low <= x <= high), range(max(least, 0), most + 1)):
+        given = [np.array(x, np.int32) for x in (a, n)]
+        out = np.zeros((), np.int32)
+        library["f"](*(ctypes.c_void_p(x.ctypes.data) for x in (*given, out)))
+        expected = (a + ((1 << n) >> 1) - (a < 0 and n > 0)) >> n
+        assert out == expected, (a, n)
+        assert value.interval[0] <= expected <= value.interval[1], (a, n)
+
+
+def test_what_is_known_of_a_tensor_shortens_its_text() -> None:
+    """A sum that stays in its type is signed, a shift by nothing is none, and values that may be
+    more wrap around as before."""
+    known = {"p": (-1000, 1000), "q": (0, 0)}
+    text = ValueText(value_helpers("t"), lambda a: (f"*{a.tensor}", "int32"), {}, intervals=known)
+    assert text(binary("+", P, 5)).text == "(*p + 5)"
+    assert text(binary("<<", P, Q)).text == "*p"
+    assert text(binary("<<", P, 4)).interval == (-16000, 16000)
+    assert text(binary("<<", P, 30)).interval == dtype_interval("int32")
+    assert "uint32_t" in text(binary("+", P, (1 << 31) - 1000)).text
+
+
 def test_other_types_and_other_texts_are_no_rounded_shifts() -> None:
     for dtype in ("int64", "uint32"):
         text = ValueText(value_helpers("t"), lambda a, d=dtype: (f"*{a.tensor}", d), {}, lanes=True)
