@@ -84,8 +84,9 @@ def _sums(a: Array, b: Array) -> Array:
 
 def _convolved(x: Array, w: Array, pad: int) -> Array:
     """NHWC by HWIO with stride 1, as large as the image."""
-    edge, (_, h, v, _) = (pad, pad), x.shape
-    padded = np.pad(x.astype(np.float64), ((0, 0), edge, edge, (0, 0)))
+    _, h, v, channels = x.shape
+    padded = np.zeros((1, h + 2 * pad, v + 2 * pad, channels))
+    padded[:, pad : pad + h, pad : pad + v] = x
     made = np.zeros((1, h, v, w.shape[3]))
     for i in range(w.shape[0]):
         for j in range(w.shape[1]):

@@ -111,7 +111,7 @@ def random_inputs(workload: Workload, seed: int) -> dict[str, Array]:
             elements = np.right_shift(elements, shifts.astype(kind))
         ends = tensor.range or integer_range(tensor.dtype)
         if tensor.range:
-            elements = np.clip(elements, *ends)
+            elements = np.minimum(np.maximum(elements, ends[0]), ends[1])
         where = generator.choice(count, min(count, max(2, count // 16)), replace=False)
         for i, place in enumerate(where.tolist()):
             elements[place] = ends[i % 2]

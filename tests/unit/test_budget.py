@@ -13,18 +13,18 @@ PACKAGE = Path(__file__).resolve().parents[2] / "hwgen"
 
 BUDGET = {
     "": 1122,
-    "autoschedule": 2447,
+    "autoschedule": 2458,
     "calibrate": 809,
     "cli": 5161,
-    "codegen": 19758,
+    "codegen": 19994,
     "exploration": 1361,
-    "model": 10636,
-    "network": 5948,
-    "passes": 6663,
-    "polyhedral": 24673,
+    "model": 10638,
+    "network": 5971,
+    "passes": 6676,
+    "polyhedral": 24676,
     "report": 3529,
-    "spec": 11400,
-    "verify": 4061,
+    "spec": 11433,
+    "verify": 4062,
 }
 """Lines of Python at most, by folder; "": modules of the package itself."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from hwgen.codegen.storages import Image
@@ -21,7 +22,7 @@ def _image(m: int, n: int, k: int) -> tuple[Image, Array, Array]:
     (image,) = (i for i in kernel.compilation.program.images if i.tensor == "b")
     inputs = draw_inputs(kernel.workload, 0)
     (expected,) = run_reference(kernel.workload, inputs).values()
-    return image, kernel(*inputs.values()), expected
+    return image, np.asarray(kernel(*inputs.values())), expected
 
 
 def test_a_panel_lies_together() -> None:
