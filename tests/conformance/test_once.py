@@ -86,3 +86,30 @@ def test_packed_kernels_take_what_was_computed_once() -> None:
     sums += 1
     assert library[f"{name}_prepacked"](a, packed, made, out) == 0
     np.testing.assert_array_equal(y, expected + 1)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_part_of_a_constant_is_no_packed_one(first: int) -> None:
+    """The core copies what it reads of its weights: three of four columns, which is no whole tensor
+    that could be kept between calls."""
+    workload = parse_workload(
+        {
+            "name": "columns",
+            "tensors": {
+                "x": "float32[3, 49]",
+                "w": {"type": f"float32[16, 3, {3 + first}]", "constant": True},
+                "s": "float32[16, 24]",
+                "y": "float32[16, 24]",
+            },
+            "compute": [
+                {
+                    "do": f"s[o, h] += x[c, 2*h + u] * w[o, c, u + {first}]",
+                    "loops": {"o": 16, "h": 24, "c": 3, "u": 3},
+                },
+                "y[o, h] = s[o, h]",
+            ],
+        }
+    )
+    kernel = compile_workload(workload, load_hardware("x86_bf16"), QUICK)
+    examine(kernel, draw_inputs(kernel.workload, 3, "extremes"))
+    assert any(code.once for code in kernel.program.codes) == (first == 0)

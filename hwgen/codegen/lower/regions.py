@@ -19,7 +19,7 @@ from hwgen.polyhedral.constant_part import of_constants
 from hwgen.polyhedral.match.covering import to_call
 from hwgen.polyhedral.scop import views_of
 from hwgen.polyhedral.tree.aliases import places_of
-from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree, Node, Storage, blocks
+from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree, Node, Storage, blocks, covers
 from hwgen.polyhedral.tree.padding import is_by_place
 from hwgen.polyhedral.tree.versions import of_stages
 from hwgen.polyhedral.tree.weighing import weighed_out
@@ -314,14 +314,20 @@ def _views(
 def _of_constants(
     workload: Workload, state: LoopTree, nests: Sequence[_Touched], coded: Collection[str]
 ) -> frozenset[str]:
-    """The processor's tensors that constants alone decide; a kernel writes its outputs itself."""
+    """The processor's tensors that constants alone decide, and that are written whole, as what a
+    kernel packs is; it writes its outputs itself."""
 
     def room(tensors: Collection[str]) -> int:
         made = [state.tensor[t] for t in tensors]
         return sum(DTYPES[t.dtype] * prod(t.shape) for t in made)
 
     constant = {t.name for t in workload.tensors if t.constant}
-    able = {t for t in coded if state.tensor[t].role != "output"}
+    stages = [state.stage[t] for t in coded if state.tensor[t].role != "output"]
+    able = {
+        s.tensor
+        for s in stages
+        if covers(s.target.indices, dict(s.iterators), state.tensor[s.target.tensor].shape)
+    }
     return of_constants([(n.reads, n.writes) for n in nests], constant, able, room)
 
 
