@@ -32,6 +32,7 @@ from hwgen.codegen.lower.sites import Builder, CallSite, Item, Known
 from hwgen.codegen.lower.stream import Stream
 from hwgen.codegen.lower.unfused import unfused
 from hwgen.codegen.lower.workers import check_workers, parallel_loops
+from hwgen.codegen.names import written
 from hwgen.codegen.nodes import Code, If, Loop, Node, SyncNode
 from hwgen.codegen.placement import Slot
 from hwgen.codegen.program import MicroKernelDef, Program
@@ -100,8 +101,9 @@ def lower_tree(
     for region in found:
         if region.coded:
             code, placing = _code(region, None if beside else workload, hardware)
-            known = tuple((n, ranges[n]) for n in code.inputs if n in ranges)
-            code = replace(code, ranges=known)
+            # An array that is written may hold another tensor by then.
+            same = [n for n in code.inputs if n in ranges and n not in written(code.body)]
+            code = replace(code, ranges=tuple((n, ranges[n]) for n in same))
             codes.append(placing)
             made.append(code)
             continue

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from hwgen.codegen.value_ranges import value_ranges
+from hwgen.pipeline import compile_workload
 from hwgen.polyhedral.tree.build import build_state
 from hwgen.spec.intervals import Interval
-from hwgen.spec.load import parse_workload
+from hwgen.spec.load import load_hardware, parse_workload
+from hwgen.verify.data import STYLES, draw_inputs
+from hwgen.verify.examine import examine
 
 K = 9
 
@@ -54,3 +57,24 @@ def test_what_wraps_around_may_be_anything() -> None:
 @pytest.mark.parametrize("op", ["max=", "min="])
 def test_of_other_updates_nothing_is_known(op: str) -> None:
     assert "acc" not in _ranges(f"acc[m] {op} x[m, k] + w[k]", "y[m] = acc[m] + b[m]")
+
+
+def test_a_kernel_uses_what_is_known_of_its_inputs() -> None:
+    """Shifts of a known amount, of sums that stay in 32 bits, take one shift of 32 bits."""
+    tensors = {
+        "x": {"type": "int32[64]", "range": "-65536..65535"},
+        "n": {"type": "int32[64]", "constant": True, "range": "1..15"},
+        "y": "int32[64]",
+    }
+    half = "((int64(1) << n[m]) >> 1)"
+    odd = "select(x[m] < 0 and n[m] > 0, 1, 0)"
+    compute = [f"y[m] = int32((int64(x[m]) + {half} - {odd}) >> n[m])"]
+    known = parse_workload({"name": "w", "tensors": tensors, "compute": compute})
+    bare = {name: t["type"] if isinstance(t, dict) else t for name, t in tensors.items()}
+    unknown = parse_workload({"name": "w", "tensors": bare, "compute": compute})
+    plain = "_plain_rounded_shr_int32("
+    assert plain not in compile_workload(unknown, load_hardware("cpu_generic")).source.c
+    kernel = compile_workload(known, load_hardware("cpu_generic"))
+    assert plain in kernel.source.c
+    for style in STYLES:
+        examine(kernel, draw_inputs(known, 0, style))
