@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import prod
 
 from hwgen.autoschedule.search import autoschedule
 from hwgen.codegen.program import Program
@@ -175,21 +174,9 @@ class _Hosting:
             coded = [n for n in beside if result[n].made is None]
             phase = phase_of(self.workload, [list(g.statements) for g in groups], number)
             spared = self.handover if len(coded) == 2 else 0
-            spared += self._laid_out(phase.workload, group.made) if self.own_core else 0
             if coded and self._cycles(phase.workload) < group.made.cycles + spared:
                 result[number] = replace(group, made=None)
         return result
-
-    def _laid_out(self, workload: Workload, made: Kernel) -> float:
-        """Cycles in which a core brings elements into another order for its units in each call:
-        each is loaded and stored by itself."""
-        tensors = workload.tensor
-        images = (i for i in made.program.images if i.role != "temporary" and i.tensor in tensors)
-        given = ((i, tensors[i.tensor]) for i in images)
-        moved = sum(
-            prod(t.shape) for i, t in given if not t.constant and not i.keeps_order(t.shape)
-        )
-        return moved * (1 + 1 / self.hardware.machine.costs.loads_per_cycle)
 
     def _slower(self, workload: Workload) -> bool:
         """Whether units of the processor's own take longer for a phase than its code does, however

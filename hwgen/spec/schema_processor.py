@@ -38,8 +38,7 @@ class CodeCostsSchema(Model):
     loads_per_cycle: RateExpr = 2
     """Loads of one worker per cycle."""
     sum_cycles: RateExpr = 4
-    """Latency of an addition to a sum, until the next one can use the result: the core's own, or
-    that of a call of its units."""
+    """Latency of an addition to a sum, until the next one can use the result."""
     gather_cycles: RateExpr = 2
     """Cycles of each element that is read or written by itself, because its neighbours are not
     adjacent in memory."""

@@ -16,7 +16,7 @@ BUDGET = {
     "autoschedule": 2458,
     "calibrate": 809,
     "cli": 5161,
-    "codegen": 19994,
+    "codegen": 20002,
     "exploration": 1361,
     "model": 10638,
     "network": 5971,

@@ -84,7 +84,7 @@ def with_caches(shape: Shape, cycles: Cycles) -> Cycles:
     together = [sum((t.bytes(shape, d) for t in touched), np.zeros(1)) for d in depths]
     steps, runs = (shape.counts(d) for d in (len(shape.loops), max(0, len(shape.loops) - 1)))
     alone = _copying(shape) + machine.costs.step_cycles * steps + machine.costs.sum_cycles * runs
-    busy = [cycles, _accesses(shape), _chained(shape)]
+    busy = [cycles, _accesses(shape)]
     brought = [_brought(shape, touched, d) for d in depths]
     for room, rate, _ in filled(machine):
         read, copied = (inside([b[n] for b in brought], together, room) for n in range(2))
@@ -182,20 +182,6 @@ def _far_rows(shape: Shape, o: Operation, storage: str, depth: int) -> Cycles:
     whole = box_extents(coordinates, shape.extents(0))[-1]
     far = (row < whole) & (each * whole >= machine.costs.reach_bytes)
     return np.where(far, shape.box(storage, depth) / row, 0.0)
-
-
-def _chained(shape: Shape) -> Cycles:
-    """Cycles in which sums wait for themselves: each call adds to what an earlier one has left, and
-    only the other sums of its tile go on meanwhile."""
-    match, total = shape.match, np.zeros(1)
-    for o in match.selection.operations:
-        if o.kind != "update":
-            continue
-        names = [p.name for p in o.intrinsic.operands]
-        sums = o.storages[names.index(o.intrinsic.written.name)]
-        calls = prod(match.count[n] for n in o.loops)
-        total = total + calls / shape.box(sums, len(shape.loops))
-    return shape.hardware.machine.costs.sum_cycles * total
 
 
 def _accesses(shape: Shape) -> Cycles:
